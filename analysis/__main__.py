@@ -201,9 +201,9 @@ def _runs(options: argparse.Namespace) -> None:
     ledger.check_filters(options.names)
     make = partial(ledger.ledger, source.results, source.published.values())
     table = cached(make, source, "ledger", digest_of(source))
-    found = ledger.filtered(table, options.names)
+    shown = ledger.filtered(table, options.names)
     number = None if options.all else ledger.NEWEST
-    print(ledger.values_instead(table, options.names) if found.empty and len(table) else ledger.show(found, number))
+    print(ledger.values_instead(table, options.names) if shown.empty and len(table) else ledger.show(shown, number))
 
 
 def _source(options: argparse.Namespace) -> tuple[Source, list[str]]:

@@ -71,9 +71,9 @@ class Contrast:
         ``value``: the quantity, if it is the sum to first order only.
         """
         if value is None:
-            value = sum(weight * float(one.mean()) for weight, one in zip(weights, samples, strict=True))
-        counts = [len(one) for one in samples]
-        deviations = [_deviation(one) for one in samples] if min(counts) > 1 else [nan] * len(counts)
+            value = sum(weight * float(sample.mean()) for weight, sample in zip(weights, samples, strict=True))
+        counts = [len(sample) for sample in samples]
+        deviations = [_deviation(sample) for sample in samples] if min(counts) > 1 else [nan] * len(counts)
         return cls.of_deviations(value, weights, deviations, counts, units)
 
     @classmethod
@@ -141,8 +141,8 @@ def weighted(table: pd.DataFrame, weights: Mapping[Any, float], units: Collectio
 
     With ``units``, only these count.
     """
-    found = table.reindex(columns=list(weights)).dropna()
-    return (found if units is None else found.loc[found.index.isin(list(units))]) @ pd.Series(
+    complete = table.reindex(columns=list(weights)).dropna()
+    return (complete if units is None else complete.loc[complete.index.isin(list(units))]) @ pd.Series(
         dict(weights), dtype=float
     )
 

@@ -38,14 +38,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Print what the last word of a command line may become, one a line. Return 0."""
     line = " ".join(sys.argv[1:] if arguments is None else arguments)
     *before, word = line.split(" ")
-    for candidate in dict.fromkeys(completions([one for one in before if one], word)):
+    for candidate in dict.fromkeys(completions([text for text in before if text], word)):
         print(candidate)
     return 0
 
 
 def completions(before: list[str], word: str) -> list[str]:
     """Return the completions of ``word`` after the words ``before``: the command's name, then its arguments."""
-    return sorted(one for one in _candidates(before, word) if one.startswith(word) and _SAFE.fullmatch(one))
+    return sorted(text for text in _candidates(before, word) if text.startswith(word) and _SAFE.fullmatch(text))
 
 
 def _candidates(before: list[str], word: str) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _candidates(before: list[str], word: str) -> Iterator[str]:
     elif given[-1:] in (["-cn"], ["--config-name"]):
         yield from _studies()
     elif equals and key in ("run", "results"):
-        yield from (f"run={one}" for one in _runs(given) if key == "run")
+        yield from (f"run={run}" for run in _runs(given) if key == "run")
     elif command in _OF_SETTINGS and equals:
         yield from (f"{key}={value}" for value in _choices()["values"].get(key.lstrip("+~"), []))
     elif command in ("play", "credit") and not given:
@@ -126,12 +126,12 @@ def _state() -> str:
     """Return the times and sizes of all files that the choices depend on."""
     plugins = os.environ.get("BEPO_PLUGINS", "")
     files = [*_PACKAGE.rglob("*.py"), *CONF.rglob("*.yaml"), *map(Path, filter(None, plugins.split(os.pathsep)))]
-    found: list[object] = [sys.version, plugins]
+    parts: list[object] = [sys.version, plugins]
     for file in (*files, *map(Path, sys.path)):
         with suppress(OSError):
             state = file.stat()
-            found.append((str(file), state.st_mtime_ns, state.st_size))
-    return repr(found)
+            parts.append((str(file), state.st_mtime_ns, state.st_size))
+    return repr(parts)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _diagnose(options: argparse.Namespace) -> int:
     existing(options.results)
-    found = [run for name in options.runs for run in find_runs(name, options.results, options.tier)]
-    runs = list({run.path: run for run in found}.values())
+    stored = [run for name in options.runs for run in find_runs(name, options.results, options.tier)]
+    runs = list({run.path: run for run in stored}.values())
     if not runs:
         raise UserError(f"{' '.join(options.runs)}: no run")
     from bepo.explore.diagnosis import signals
@@ -58,9 +58,9 @@ def _of_many(read: list[tuple[StoredRun, tuple[pd.DataFrame, list[str]]]]) -> It
 def _of_one(run: StoredRun) -> Iterator[str]:
     from bepo.explore import diagnosis
 
-    found = alarms_of(run)
-    yield f"run {run.id}: {len(found)} alarms" if found else f"run {run.id}: no alarm"
-    yield from (f"ALARM {alarm}" for alarm in found)
+    alarms = alarms_of(run)
+    yield f"run {run.id}: {len(alarms)} alarms" if alarms else f"run {run.id}: no alarm"
+    yield from (f"ALARM {alarm}" for alarm in alarms)
     yield from _table("Metrics, means over updates", diagnosis.signals(run))
     yield from _table("Success on the test tasks", diagnosis.by_type(run))
     yield from _table("Cost by stage", diagnosis.cost(run))

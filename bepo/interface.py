@@ -89,9 +89,9 @@ def sweep(*studies: str, jobs: int | None = None, **settings: Any) -> Runs:
     _run_sweep([*names, *words, *([] if jobs is None else [f"--jobs={jobs}"])])
     ids = [run.id for run in plan_runs([study for study in planned if not study.is_tuning])]
     tunings = [study for study in planned if study.is_tuning]
-    ids += [one for study in tunings for trial in counted_trials(find_study(study)) for one in _runs_of_trial(trial)]
+    ids += [key for study in tunings for trial in counted_trials(find_study(study)) for key in _runs_of_trial(trial)]
     results = Path(planned[0].config.results)
-    return Runs([find_run(one, results) for one in dict.fromkeys(ids)])
+    return Runs([find_run(key, results) for key in dict.fromkeys(ids)])
 
 
 def overrides_of(overrides: Sequence[str], settings: dict[str, Any]) -> list[str]:
@@ -108,7 +108,7 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_text, value))}]"
     if isinstance(value, dict):
-        return f"{{{','.join(f'{key}:{_text(one)}' for key, one in value.items())}}}"
+        return f"{{{','.join(f'{key}:{_text(item)}' for key, item in value.items())}}}"
     text = str(value)
     if not isinstance(value, str | Path) or _SWEEP.fullmatch(text) or (_PLAIN.fullmatch(text) and is_plain(text)):
         return text

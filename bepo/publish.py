@@ -79,17 +79,17 @@ def _publish(results: Path, published: PublishedRuns) -> None:
             continue
         cells[cell["run_id"]].append((path.parts[-3], cell))
     added: dict[str, list[dict[str, Any]]] = defaultdict(list)  # by study
-    for identifier, found in cells.items():
+    for identifier, noted in cells.items():
         folder = results / "runs" / identifier
         if (folder / RUN).exists():
             try:
-                _publish_run(read_run(folder), results, {study for study, _ in found}, published)
+                _publish_run(read_run(folder), results, {study for study, _ in noted}, published)
             except Corrupt as error:
                 print(f"left out: {error}", file=sys.stderr)
                 continue
         elif not published.archive(identifier).exists():  # otherwise a sweep skipped it and noted only its cells
             continue
-        for study, cell in found:
+        for study, cell in noted:
             added[study].append(cell)
     for study, its_cells in added.items():
         published.note_cells(study, its_cells)
@@ -211,12 +211,12 @@ def _check_cells(published: PublishedRuns, identities: Mapping[str, dict[str, An
                 continue
             (first, wanted), names = composed[others], [word.partition("=")[0] for word in others]
             twice = tuple(name for name in names if names.count(name) > 1)
-            found = dict(flat(identity))
+            stored = dict(flat(identity))
             seed = next((word.removeprefix("seed=") for word in cell["overrides"] if word.startswith("seed=")), first)
-            for name in sorted(wanted.keys() | found.keys()):
-                here, there = wanted.get(name), found.get(name)
+            for name in sorted(wanted.keys() | stored.keys()):
+                here, there = wanted.get(name), stored.get(name)
                 follows = type(here) is int and here == first and str(there) == str(seed)
-                is_known = name not in twice and not name.startswith(tuple(f"{one}." for one in twice))
+                is_known = name not in twice and not name.startswith(tuple(f"{part}." for part in twice))
                 if is_known and not follows and (here != there or name == "seed"):
                     yield f"{place} points at run {cell['run_id']}, whose {name} is {there}, not {here}"
                     break

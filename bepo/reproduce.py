@@ -74,7 +74,7 @@ def published_counterparts(runs: Sequence[PlannedRun]) -> dict[str, StoredRun]:
     Runs without a published counterpart are left out, as all are without a checkout.
     """
     config = runs[0].config
-    credits = [one.partition("=")[2] for run in runs for one in run.cells[0].overrides if one.startswith("credit=")]
+    credits = [word.partition("=")[2] for run in runs for word in run.cells[0].overrides if word.startswith("credit=")]
     chosen = [f"env={config.env.name}", f"seed={config.seed}", f"credit={','.join(credits)}", f"tier={TIER}"]
     whole = plan_runs([compose_study(WHOLE, chosen)])
     known = PublishedRuns(PUBLISHED / TIER)
@@ -149,7 +149,7 @@ class Lines(View):
         self.bars.refresh()
 
     def _state(self, run: PlannedRun) -> dict[str, Any]:
-        """Return how far a run is, and what is known of its success."""
+        """Return the progress of a run, with words about its success."""
         state, total = run.progress(hashed=False), run.config.updates
         old = self.published.get(run.id)
         published = f"published: {success(old, total):.3f}" if old else "published: none"

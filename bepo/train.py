@@ -36,11 +36,11 @@ def objectives(config: Config, overrides: Sequence[str], varying: Sequence[str] 
     names = checked_objectives(config.study.get("objectives", [VALIDATION_SUCCESS]))
     seeds = checked_seeds(config.study["seeds"]) if "seeds" in config.study else []
     runs = [(replace(config, seed=seed), [*overrides, f"seed={seed}"]) for seed in seeds]
-    found = []
-    for one, its_overrides in runs or [(config, overrides)]:
-        train(one, its_overrides, varying=varying, hides_test=is_search())
-        found.append(read_run(RunFolder(Path(one.results), run_id(identity_of(one))).path))
-    values = values_of(names, found)
+    trained = []
+    for seeded, its_overrides in runs or [(config, overrides)]:
+        train(seeded, its_overrides, varying=varying, hides_test=is_search())
+        trained.append(read_run(RunFolder(Path(seeded.results), run_id(identity_of(seeded))).path))
+    values = values_of(names, trained)
     return values if len(values) > 1 else values[0]
 
 
@@ -50,10 +50,10 @@ sys.modules[__name__].__class__ = Command
 
 @hydra.main(config_path=str(CONF), config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
-    found = work_of_cell(lambda overrides: objectives(to_config(cfg), overrides, varying_overrides()))
+    values = work_of_cell(lambda overrides: objectives(to_config(cfg), overrides, varying_overrides()))
     if HydraConfig.get().mode == RunMode.RUN:
         say(f"next: {next_command('view', to_config(cfg))}")
-    return found
+    return values
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--tier", default="laptop", help="the tier of the runs (default: laptop)")
     add("--published", type=path_of, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
     options = parser.parse_args(arguments)
-    return exit_code(lambda: int(sum([_verify(options, one) for one in _chosen(options)]) > 0))
+    return exit_code(lambda: int(sum([_verify(options, run) for run in _chosen(options)]) > 0))
 
 
 def _chosen(options: argparse.Namespace) -> list[StoredRun]:
@@ -63,8 +63,8 @@ def _chosen(options: argparse.Namespace) -> list[StoredRun]:
 
 def _full(name: str, known: list[str]) -> str:
     """Return the run ID that begins with ``name``. Raises ``UserError`` unless there is exactly one."""
-    if found := beginning_with(name, known):
-        return found[0]
+    if matches := beginning_with(name, known):
+        return matches[0]
     raise UserError(
         f"unknown published run {name!r}{nearest(name, known)}; `python -m analysis runs status=published` lists them"
     )
@@ -80,39 +80,39 @@ def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
         f"{name}: {expected.config['env']['name']} {expected.config['credit']['name']} seed {expected.config['seed']}"
     )
     with tempfile.TemporaryDirectory() as results:
-        found = [_train(expected, updates, Path(results) / str(number)) for number in range(1 + options.twice)]
-        problems = list(islice(_problems(options, expected, found), _SHOWN))
-        how = _how(options.twice, updates == whole, expected, found[0])
+        trained = [_train(expected, updates, Path(results) / str(number)) for number in range(1 + options.twice)]
+        problems = list(islice(_problems(options, expected, trained), _SHOWN))
+        how = _how(options.twice, updates == whole, expected, trained[0])
     for problem in problems:
         print(f"  {problem}")
     print(f"{name}: {'differs' if problems else 'the same'} over {updates} updates, compared {how}")
     return bool(problems)
 
 
-def _how(twice: bool, whole: bool, expected: StoredRun, found: StoredRun) -> str:
+def _how(twice: bool, whole: bool, expected: StoredRun, trained: StoredRun) -> str:
     """Return the way in which the runs were compared."""
-    if same_kind(expected, found):
+    if same_kind(expected, trained):
         elsewhere = "in the first update: the published run's start was made on another kind of machine"
-        return "bit for bit" if _same_start(expected, found) else elsewhere
+        return "bit for bit" if _same_start(expected, trained) else elsewhere
     if twice:
         return "with each other; the published run was trained on another kind of machine"
     return "on another kind of machine: the first update" + (" and the final success" if whole else " only")
 
 
-def _problems(options: argparse.Namespace, expected: StoredRun, found: list[StoredRun]) -> Iterator[str]:
+def _problems(options: argparse.Namespace, expected: StoredRun, trained: list[StoredRun]) -> Iterator[str]:
     """Yield the differences between the runs trained here, and from the published run as far as it is comparable."""
-    for again in found[1:]:
-        yield from differences(found[0], again)
-    if same_kind(expected, found[0]):
-        compare = differences if _same_start(expected, found[0]) else differences_of_first_update
-        yield from compare(expected, found[0])
+    for again in trained[1:]:
+        yield from differences(trained[0], again)
+    if same_kind(expected, trained[0]):
+        compare = differences if _same_start(expected, trained[0]) else differences_of_first_update
+        yield from compare(expected, trained[0])
     elif not options.twice:
-        yield from _rough(options, expected, found[0])
+        yield from _rough(options, expected, trained[0])
 
 
-def _same_start(expected: StoredRun, found: StoredRun) -> bool:
+def _same_start(expected: StoredRun, trained: StoredRun) -> bool:
     """Return whether both runs started from the same weights, or both without a warm start."""
-    first, again = (run.metadata.get("warm_start") or {} for run in (expected, found))
+    first, again = (run.metadata.get("warm_start") or {} for run in (expected, trained))
     return first.get("digest") == again.get("digest")
 
 

@@ -99,10 +99,10 @@ def _write_overview(options: argparse.Namespace) -> None:
 
 
 def _one(name: str, options: argparse.Namespace) -> StoredRun:
-    found = find_runs(name, options.results, options.tier)
-    if len(found) > 1:
-        raise UserError(f"--compare {name}: {len(found)} runs; name one of {', '.join(run.id for run in found)}")
-    return found[0]
+    runs = find_runs(name, options.results, options.tier)
+    if len(runs) > 1:
+        raise UserError(f"--compare {name}: {len(runs)} runs; name one of {', '.join(run.id for run in runs)}")
+    return runs[0]
 
 
 def _print(runs: list[StoredRun], pair: list[StoredRun], options: argparse.Namespace) -> None:

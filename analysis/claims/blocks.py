@@ -27,7 +27,7 @@ def measured(runs: Sequence[Run], row_of: Callable[[Run], str] = lambda run: str
     """Return every measure of the runs of one environment. ``row_of`` names the row of a run."""
     rows = grouped(sorted(runs, key=lambda run: run.seed), row_of)
     return {
-        name: pd.DataFrame({row: _by_block(own, measure) for row, own in rows.items()}, dtype=float).sort_index()
+        name: pd.DataFrame({row: _by_block(of_row, measure) for row, of_row in rows.items()}, dtype=float).sort_index()
         for name, measure in BLOCK_MEASURES.items()
     }
 
@@ -38,16 +38,16 @@ def _by_block(runs: Sequence[Run], measure: Callable[[Run], float]) -> dict[int,
 
 def measured_by_env(runs: Sequence[Run]) -> Mapping[str, Frames]:
     """Return every measure, by environment."""
-    return {env: measured(own) for env, own in grouped(runs, lambda run: run.env).items()}
+    return {env: measured(of_env) for env, of_env in grouped(runs, lambda run: run.env).items()}
 
 
 def tested_claims(plan: Plan, runs: Sequence[Run]) -> list[Tested]:
     """Return the plan's claims, tested on runs in blocks."""
-    by_env, found = measured_by_env(runs), {}
+    by_env, differences = measured_by_env(runs), {}
     for claim in plan.claims:
         table = by_env.get(claim.env, measured([]))[claim.measure]
-        found[claim] = weighted(table, {claim.more: 1, claim.less: -1}).to_dict()
-    return decide(plan, found)
+        differences[claim] = weighted(table, {claim.more: 1, claim.less: -1}).to_dict()
+    return decide(plan, differences)
 
 
 def in_all(table: pd.DataFrame, blocks: Sequence[int]) -> pd.DataFrame:

@@ -111,7 +111,7 @@ def _claim(item: Any, known: Collection[EntryKey] | None, kind: str) -> Claim:
     claim = Claim(item["id"], item["claim"], item["at"], entries, tuple(every), sizes, **more)
     if any(comparison.sign == "=" for comparison in every) != (kind == "checks"):
         raise UserError("== belongs to paper/checks.yaml, whose checks have no other comparison")
-    if kind == "claims" and not all(one.quantity.terms for one in inequalities(claim.formula)):
+    if kind == "claims" and not all(inequality.quantity.terms for inequality in inequalities(claim.formula)):
         raise UserError("every comparison must contain an entry")
     return claim
 
@@ -137,9 +137,9 @@ def _without_wildcards(entries: Mapping[str, EntryKey]) -> tuple[dict[str, Entry
     for name, (label, row, *place) in entries.items():
         if row == "*":
             rows = [key for key in all_entries() if (key[0], *key[2:]) == (label, *place) and key not in plain.values()]
-            found = {f"{name}_{re.sub('[^a-z0-9]+', '_', key[1].lower())}": key for key in rows}
-            lists[name] = list(found)
-            plain |= found
+            named = {f"{name}_{re.sub('[^a-z0-9]+', '_', key[1].lower())}": key for key in rows}
+            lists[name] = list(named)
+            plain |= named
     return plain, lists
 
 
@@ -155,9 +155,9 @@ def _refuse_unknown(
     if known is None:
         return
     chosen = (0, 1, 3) if any_group else (0, 1, 2, 3)
-    found = {tuple(key[i] for i in chosen) for key in known}
+    keys = {tuple(key[i] for i in chosen) for key in known}
     for name, key in entries.items():
-        if tuple(key[i] for i in chosen) not in found:
+        if tuple(key[i] for i in chosen) not in keys:
             asked, *names = (" | ".join(k) for k in (key, *sorted(known)))
             nearest = get_close_matches(asked, names, n=1, cutoff=0)[0]
             raise UserError(f"{name} names no entry: {asked!r}; nearest: {nearest}")
@@ -168,9 +168,9 @@ def _refuse_unknown(
 
 def _is_block(group: str) -> bool:
     """Whether runs can make such a block: ``qwen3``, ``sokoban small`` or ``gate_form sokoban small``."""
-    found = re.fullmatch(r"(?:(?:(\w+) )?(\w+) )?(\w+)", group)
-    if not found or not (CONF / "model" / f"{found[3]}.yaml").exists():
+    match = re.fullmatch(r"(?:(?:(\w+) )?(\w+) )?(\w+)", group)
+    if not match or not (CONF / "model" / f"{match[3]}.yaml").exists():
         return False
-    study, env = found[1], found[2]
+    study, env = match[1], match[2]
     known = study is None or (EXPERIMENTS / f"{study}.yaml").exists()
     return known and env in (None, *known_environments())

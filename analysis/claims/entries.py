@@ -26,9 +26,9 @@ class OfEntries(Artefact):
         """Build every other table, and return their entries with every claim evaluated."""
         by_key, evaluated, problems = _evaluated(source, tier, allow_mixed)
         runs = {run.id: run for entry in by_key.values() for run in entry.runs}
-        found = StudyRuns(self.label, tier, [runs[i] for i in sorted(runs)])
-        found.skipped.extend(problems)
-        entries = Entries({self.label: found})
+        study = StudyRuns(self.label, tier, [runs[i] for i in sorted(runs)])
+        study.skipped.extend(problems)
+        entries = Entries({self.label: study})
         entries.by_key, entries.evaluated = by_key, evaluated
         return entries
 
@@ -45,12 +45,12 @@ Found = tuple[dict[EntryKey, Entry], list[Evaluated], list[str]]
 def _evaluated(source: Source, tier: str, allow_mixed: bool) -> Found:
     """Return entries and claims, which are kept until the runs of some table or the sources change."""
     key = ("evaluated", _digest(source, tier), tier, allow_mixed)
-    found = load(source, *key)
-    if found is None:
-        found = _evaluate(source, tier, allow_mixed)
-        if not found[-1]:
-            save(found, *key)
-    return found
+    result = load(source, *key)
+    if result is None:
+        result = _evaluate(source, tier, allow_mixed)
+        if not result[-1]:
+            save(result, *key)
+    return result
 
 
 def _digest(source: Source, tier: str) -> str:

@@ -163,7 +163,7 @@ def _positive(algebra: Any) -> Formula:
     if not slope.is_number:
         raise ExpressionError(f"{extreme}: min and max must not be multiplied by a measured term")
     word = "or" if (slope > 0) == isinstance(extreme, sympy.Max) else "and"
-    return _joined(word, [_positive(algebra.xreplace({extreme: one})) for one in sorted(extreme.args, key=str)])
+    return _joined(word, [_positive(algebra.xreplace({extreme: term})) for term in sorted(extreme.args, key=str)])
 
 
 def _numerator(algebra: sympy.Expr) -> sympy.Expr:

@@ -130,22 +130,22 @@ def _estimated(inequality: Inequality, values: Values, paired: bool) -> Estimate
         return Estimated(inequality, nan, nan, nan, (1.0, 1.0), seeds)
     compared = {name: values[name] for name in inequality.coefficients}
     samples = independent(inequality.coefficients, _by_seed(compared) if paired else compared)
-    value = inequality.constant + sum(float(one.mean()) for one in samples) if samples else nan
-    seeds = min((len(one) for one in samples), default=0)
+    value = inequality.constant + sum(float(sample.mean()) for sample in samples) if samples else nan
+    seeds = min((len(sample) for sample in samples), default=0)
     tested = Contrast.between(samples, [1] * len(samples), value) if samples else Contrast(nan)
     if isnan(tested.error):
         return Estimated(inequality, value, nan, nan, (1.0, 1.0), seeds)
-    variances, above = [float(one.var(ddof=1)) for one in samples], tested.p("greater")
+    variances, above = [float(sample.var(ddof=1)) for sample in samples], tested.p("greater")
     deviation, effective = sqrt(sum(variances) / 2), freedom(variances, [2] * len(samples))
     return Estimated(inequality, value, tested.error, tested.freedom, (above, 1 - above), seeds, deviation, effective)
 
 
 def _by_seed(values: Values) -> Values:
     """Return the results of the seeds that all entries have, as if one run of each seed were behind all of them."""
-    shared = sorted(set.intersection(*(set(one.seeds) for one in values.values())))
-    places = {name: [one.seeds.index(seed) for seed in shared] for name, one in values.items()}
+    shared = sorted(set.intersection(*(set(value.seeds) for value in values.values())))
+    places = {name: [value.seeds.index(seed) for seed in shared] for name, value in values.items()}
     runs = tuple(map(str, shared))
-    return {n: SeedValues(one.key, tuple(shared), one.values[places[n]], runs) for n, one in values.items()}
+    return {n: SeedValues(value.key, tuple(shared), value.values[places[n]], runs) for n, value in values.items()}
 
 
 def independent(slopes: Mapping[str, float], values: Values) -> list[np.ndarray]:

@@ -27,8 +27,8 @@ class Part:
     @property
     def size(self) -> float:
         """The difference in units of its standard error."""
-        found = self.difference
-        return copysign(inf, found.value) if isnan(found.error) else found.value / found.error
+        contrast = self.difference
+        return copysign(inf, contrast.value) if isnan(contrast.error) else contrast.value / contrast.error
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class LabClaim:
         return "holds" if self.weakest.difference.value > 0 else "reversed"
 
 
-def read_claims(found: LabRows) -> list[LabClaim]:
+def read_claims(rows: LabRows) -> list[LabClaim]:
     """Return the claims of ``paper/lab.yaml`` with their measurements."""
-    return [_claim(item, found) for item in plan()["claims"]]
+    return [_claim(item, rows) for item in plan()["claims"]]
 
 
 def decided(claims: Sequence[LabClaim]) -> set[str]:
@@ -80,10 +80,10 @@ def decided(claims: Sequence[LabClaim]) -> set[str]:
     return {tested[i].id for i in rejected([claim.p for claim in tested], LEVEL)}
 
 
-def _claim(item: Mapping[str, Any], found: LabRows) -> LabClaim:
+def _claim(item: Mapping[str, Any], rows: LabRows) -> LabClaim:
     at, measure = item.get("at", DEFAULT_SETTING), item["measure"]
     pairs = item.get("all") or [item["grows"]]
-    parts = [_part(pair, at, measure, found) for pair in pairs]
+    parts = [_part(pair, at, measure, rows) for pair in pairs]
     complete = [part for part in parts if part is not None]
     known = complete if len(complete) == len(parts) else None
     where = printed_setting(at) if "all" in item else _from_to(item["grows"])
@@ -94,14 +94,14 @@ def _from_to(grows: Mapping[str, str]) -> str:
     return " to ".join(printed_setting(grows[end]) for end in ("from", "to"))
 
 
-def _part(pair: Mapping[str, str], at: str, measure: str, found: LabRows) -> Part | None:
+def _part(pair: Mapping[str, str], at: str, measure: str, rows: LabRows) -> Part | None:
     sides = []
     for side in ("more", "less"):
         if "from" in pair:
-            ends = [found.values(pair[end], pair[side], measure) for end in ("to", "from")]
+            ends = [rows.values(pair[end], pair[side], measure) for end in ("to", "from")]
             values = None if ends[0] is None or ends[1] is None else ends[0] - ends[1]
         else:
-            values = found.values(at, pair[side], measure)
+            values = rows.values(at, pair[side], measure)
         if values is None:
             return None
         sides.append(values)

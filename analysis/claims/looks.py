@@ -143,7 +143,7 @@ def decide(plan: Plan, differences: Mapping[BlockClaim, Mapping[int, float]]) ->
 
 
 def rejected(p: Sequence[float], level: float) -> list[int]:
-    """Return which hypotheses Holm's step-down procedure rejects (Holm, 1979)."""
+    """Return, for each hypothesis, whether Holm's step-down procedure rejects it (Holm, 1979)."""
     return np.flatnonzero(holm_adjusted(p) <= level).tolist() if p else []
 
 

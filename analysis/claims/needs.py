@@ -51,10 +51,10 @@ def _value(tested: Outcome) -> float:
     return (min if tested.word == "and" else max)(_value(part) for part in tested.parts)
 
 
-def _of_inequality(one: Estimated, seeds: int, level: float) -> float:
-    if not isfinite(one.deviation):
+def _of_inequality(estimate: Estimated, seeds: int, level: float) -> float:
+    if not isfinite(estimate.deviation):
         return 0.0
-    return t_power(abs(one.value) / one.deviation * sqrt(seeds / 2), one.samples * (seeds - 1), level)
+    return t_power(abs(estimate.value) / estimate.deviation * sqrt(seeds / 2), estimate.samples * (seeds - 1), level)
 
 
 def _of_spread(tested: Outcome, seeds: int, level: float) -> float:

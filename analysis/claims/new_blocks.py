@@ -64,8 +64,8 @@ class BlockTest:
         """Return the verdict on the differences by block; ``not run`` until all blocks are there."""
         if not set(self.wanted) <= by_block.keys():
             return "not run"
-        found = Contrast.over([by_block[block] for block in self.wanted])
-        return "holds" if found.lower_bound() > -self.margin else "not shown"
+        contrast = Contrast.over([by_block[block] for block in self.wanted])
+        return "holds" if contrast.lower_bound() > -self.margin else "not shown"
 
 
 @dataclass(frozen=True)
@@ -157,4 +157,4 @@ def predicted_by_lab(env: str, measure: Literal["gain", "error"], speeds: Mappin
     words = {row: words for words, row in plan()["gain"]["estimators"].items()}
     sign = {"gain": 1, "error": -1}[measure]
     measured = [recorded("gain").values(lab_setting(env), words[row], measure) for row in speeds]
-    return Correlation.of([sign * float(np.mean(own)) for own in measured if own is not None], list(speeds.values()))
+    return Correlation.of([sign * float(np.mean(row)) for row in measured if row is not None], list(speeds.values()))

@@ -66,7 +66,7 @@ class Prediction:
     @property
     def text(self) -> str:
         """The correlation with its intervals over blocks and over settings."""
-        blocks, settings = (own.text(".2f", "") for own in (self.interval, self.over_settings))
+        blocks, settings = (interval.text(".2f", "") for interval in (self.interval, self.over_settings))
         return f"{self.correlation:.2f} {blocks}, over settings {settings}"
 
     @cached_property
@@ -74,8 +74,8 @@ class Prediction:
         """The one-sided p over 100,000 permutations of the settings."""
         rng = np.random.default_rng(1)
         order = rng.permuted(np.tile(np.arange(len(self.fidelity)), (_PERMUTATIONS, 1)), axis=1)
-        found = spearman(self._predicted, self.speed.mean(1)[order])
-        return float((1 + (found >= self.correlation - 1e-12).sum()) / (1 + _PERMUTATIONS))
+        permuted = spearman(self._predicted, self.speed.mean(1)[order])
+        return float((1 + (permuted >= self.correlation - 1e-12).sum()) / (1 + _PERMUTATIONS))
 
     @property
     def verdict(self) -> str:
@@ -100,14 +100,14 @@ def over_settings(measure: Float[np.ndarray, " S"], speed: Float[np.ndarray, " S
 def predictions(speed: pd.DataFrame, learned: Mapping[str, float]) -> list[Prediction]:
     """Return every declared correlation. ``speed``: blocks by rows; ``learned``: speed in the lab by setting."""
     declared = pd.read_csv(DECLARED)
-    found = []
+    rows = []
     for settings, groups in SETTINGS.items():
         chosen = declared[declared["group"].isin(groups)]
-        found_in = speed.reindex(index=ALL_BLOCKS, columns=chosen["row"]).dropna()
-        shared, table = found_in.index.tolist(), found_in.to_numpy().T
+        in_blocks = speed.reindex(index=ALL_BLOCKS, columns=chosen["row"]).dropna()
+        shared, table = in_blocks.index.tolist(), in_blocks.to_numpy().T
         judged = settings in JUDGED
-        found += [Prediction(name, settings, judged, np.array(chosen[name], float), shared, table) for name in SIGN_OF]
+        rows += [Prediction(name, settings, judged, np.array(chosen[name], float), shared, table) for name in SIGN_OF]
         if set(chosen["setting"]) <= set(learned):
             values = np.array([learned[name] for name in chosen["setting"]])
-            found.append(Prediction("training", settings, False, values, shared, table))
-    return found
+            rows.append(Prediction("training", settings, False, values, shared, table))
+    return rows

@@ -56,7 +56,7 @@ def consistency(claim: Claim, printed: AllReported) -> Consistency:
     if None in sizes:
         return Consistency("not printed")
     outcomes = [_outcome(claim, comparison, printed) for comparison in claim.comparisons]
-    stated = [None if one is None else rounded(claim, one, printed) for one in claim.stated]
+    stated = [None if size is None else rounded(claim, size, printed) for size in claim.stated]
     for i, (size, said) in enumerate(zip(sizes, stated)):
         outcomes[i] = "no" if said and size and not said.meets(size) else outcomes[i]
     margins = [_margin(claim, comparison, printed) for comparison in claim.comparisons]
@@ -126,8 +126,8 @@ def printed_interval(claim: Claim, quantity: Expression, printed: AllReported) -
     values = dict(zip(names, map(float, means)))
     gradient = quantity.gradient(values)
     weights = [gradient[name] for name in names]
-    found = Contrast.of_deviations(quantity(values), weights, list(map(float, deviations)), seeds)
-    return found.value, found.interval.low, found.interval.high
+    contrast = Contrast.of_deviations(quantity(values), weights, list(map(float, deviations)), seeds)
+    return contrast.value, contrast.interval.low, contrast.interval.high
 
 
 def _separated(claim: Claim, printed: AllReported) -> bool | None:

@@ -42,7 +42,7 @@ def sentence(claim: Claim, deciding: Estimated, means: Mapping[str, float]) -> s
 
 
 def reported(claim: Claim, inequality: Inequality, means: Mapping[str, float]) -> str:
-    """Return what the paper's numbers make of an inequality, in the units of ``sentence``. ``means``: as printed."""
+    """Return an inequality with the paper's numbers, in the units of ``sentence``. ``means``: as printed."""
     above = [name for name, c in inequality.coefficients.items() if c > 0]
     below = [name for name, c in inequality.coefficients.items() if c < 0]
     if inequality.of_spread:
@@ -94,7 +94,7 @@ def _spread(claim: Claim, deciding: Estimated, more: str, less: str) -> str:
 
 def _words(keys: Sequence[EntryKey]) -> list[str]:
     """Return a name for each entry: its row, and what else differs between the entries."""
-    found = []
+    texts = []
     for _, row, group, column in keys:
         words = [", ".join(row.split()) if "=" in row.split(" ")[0] else name_of(row).replace("_", " ")]
         if column == "delta_advantage":
@@ -105,11 +105,11 @@ def _words(keys: Sequence[EntryKey]) -> list[str]:
             words.append(f"({column.replace('/', ' ')})")
         if not words[0]:
             words[0] = column
-        found.append(" ".join(words))
+        texts.append(" ".join(words))
     known = {env: environment_name(env) for env in known_environments()}
     for env, name in known.items():
-        found = [text.replace(f"({env})", f"on {name}").replace(f"({env} small)", f"on {name}") for text in found]
-    return found if len(set(found)) == len(found) else [" ".join(filter(None, key[1:])) for key in keys]
+        texts = [text.replace(f"({env})", f"on {name}").replace(f"({env} small)", f"on {name}") for text in texts]
+    return texts if len(set(texts)) == len(texts) else [" ".join(filter(None, key[1:])) for key in keys]
 
 
 def _with(value: float, unit: str) -> str:

@@ -3,22 +3,43 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isnan
+from math import inf, isfinite, isnan, nan
 from pathlib import Path
 
 from analysis.claims.claims import CHECKS, CLAIMS, Claim, read
+from analysis.claims.expression import Expression
 from analysis.claims.formula import Inequality
-from analysis.claims.inference import Decided, Estimated, Outcome, SeedValues, decide, significance
+from analysis.claims.inference import Decided, Estimated, Outcome, SeedValues, decide, independent, significance
 from analysis.claims.measures import FINAL, OTHER_MEASURES, measured
 from analysis.claims.printed import AllReported, Consistency, Range, consistency, rounded
 from analysis.claims.sentences import reported, sentence
-from analysis.claims.sizes import Size, sizes_of
+from analysis.contrast import Contrast
 from analysis.data.reported import EntryKey, all_entries
 from analysis.grid.table import Entry
 
 VERDICTS = ("supported", "contradicted", "undecided", "not comparable", "not judged", "not run")
 NOT_JUDGED = "smoke"
 """The tier whose runs only show that everything runs. They are not evidence."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A stated size, the size in the runs, and its 95 % interval, whose bounds may be nan."""
+
+    text: str
+    stated: float
+    value: float
+    low: float
+    high: float
+
+    @property
+    def word(self) -> str:
+        """``within`` if the interval contains the stated size; ``smaller`` or ``larger`` if the runs' size is; else
+        ``undecided``.
+        """
+        if isnan(self.low):
+            return "undecided"
+        return "within" if self.low <= self.stated <= self.high else "smaller" if self.high < self.stated else "larger"
 
 
 @dataclass(frozen=True)
@@ -45,8 +66,8 @@ class Verdict:
         """The deciding inequality as text; empty if the claim is a single difference, which its sentence names."""
         if self.deciding is None or self.tested is None:
             return ""
-        one = self.deciding.inequality
-        return str(one) if self.tested.parts or not one.is_difference else ""
+        inequality = self.deciding.inequality
+        return str(inequality) if self.tested.parts or not inequality.is_difference else ""
 
 
 def deciding(tested: Outcome) -> Estimated:
@@ -86,28 +107,28 @@ def evaluate(entries: Mapping[EntryKey, Entry], tier: str, path: Path = CLAIMS) 
     printed = all_entries()
     claims = read(path, known=printed.keys() | entries.keys())
     verdicts = _verdicts(claims, entries, tier)
-    found = []
+    evaluated = []
     for claim in claims:
         verdict = verdicts[claim.id]
-        one = verdict.deciding
-        counterpart = one and rounded(claim, one.inequality.quantity, printed)
+        decisive = verdict.deciding
+        counterpart = decisive and rounded(claim, decisive.inequality.quantity, printed)
         beside = _beside(claim, verdict, entries)
         said = _said(claim, verdict, entries)
-        words = _reported(claim, one.inequality, printed) if one and counterpart else ""
-        found.append(Evaluated(claim, consistency(claim, printed), verdict, beside, counterpart, words, said))
-    return found
+        words = _reported(claim, decisive.inequality, printed) if decisive and counterpart else ""
+        evaluated.append(Evaluated(claim, consistency(claim, printed), verdict, beside, counterpart, words, said))
+    return evaluated
 
 
 def _reported(claim: Claim, inequality: Inequality, printed: AllReported) -> str:
     terms = {term: printed[claim.entries[term.removesuffix(".std")]] for term in inequality.coefficients}
-    means = {term: float(one.std if term.endswith(".std") else one.mean) for term, one in terms.items()}
+    means = {term: float(entry.std if term.endswith(".std") else entry.mean) for term, entry in terms.items()}
     return reported(claim, inequality, means)
 
 
 def _said(claim: Claim, verdict: Verdict, entries: Mapping[EntryKey, Entry]) -> str:
     if verdict.deciding is None or isnan(verdict.deciding.value):
         return ""
-    means = {name: float(one.values.mean()) for name, one in _values(claim, entries, FINAL).items()}
+    means = {name: float(seeds.values.mean()) for name, seeds in _values(claim, entries, FINAL).items()}
     return sentence(claim, verdict.deciding, means)
 
 
@@ -140,8 +161,8 @@ def _ran(entries: Mapping[EntryKey, Entry], key: EntryKey) -> bool:
 
 
 def _values(claim: Claim, entries: Mapping[EntryKey, Entry], measure: str) -> dict[str, SeedValues]:
-    found = {name: measured(entries[claim.entries[name]], measure) for name in claim.names}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {name: measured(entries[claim.entries[name]], measure) for name in claim.names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _beside(claim: Claim, verdict: Verdict, entries: Mapping[EntryKey, Entry]) -> dict[str, Outcome]:
@@ -150,12 +171,12 @@ def _beside(claim: Claim, verdict: Verdict, entries: Mapping[EntryKey, Entry]) -
         return {}
     if not all(entries[claim.entries[name]].episodes for name in claim.names):
         return {}
-    found = {}
+    outcomes = {}
     for name, (measure, paired) in OTHER_MEASURES.items():
         values = _values(claim, entries, measure)
         if values.keys() == claim.names and not isnan(verdict.tested.p):
-            found[name] = significance(claim.formula, values, paired)
-    return found
+            outcomes[name] = significance(claim.formula, values, paired)
+    return outcomes
 
 
 def half_widths(tested: Outcome) -> float:
@@ -165,18 +186,42 @@ def half_widths(tested: Outcome) -> float:
 
 def tally(evaluated: Sequence[Evaluated]) -> dict[str, str]:
     """Return the counts that the paper's text uses."""
-    own = [e for e in evaluated if not e.claim.extension]
-    differences = [e.printed.separated for e in own if e.printed.separated is not None]
+    of_paper = [e for e in evaluated if not e.claim.extension]
+    differences = [e.printed.separated for e in of_paper if e.printed.separated is not None]
     words, carried = (Counter(e.runs.word for e in evaluated if e.claim.extension is kind) for kind in (False, True))
-    counts = {"claims": len(own), "printed_claims": sum(e.printed.verdict != "not printed" for e in own)}
-    counts |= {"inconsistent": sum(e.printed.verdict == "no" for e in own)}
+    counts = {"claims": len(of_paper), "printed_claims": sum(e.printed.verdict != "not printed" for e in of_paper)}
+    counts |= {"inconsistent": sum(e.printed.verdict == "no" for e in of_paper)}
     counts |= {
         "differences": len(differences),
         "separated_differences": sum(differences),
-        "extensions": len(evaluated) - len(own),
+        "extensions": len(evaluated) - len(of_paper),
     }
     decided = Counter(e.claim.about for e in evaluated if e.runs.word in ("supported", "contradicted"))
     counts |= {f"decided_{about}": decided[about] for about in ("learning", "mechanism")}
     for word in VERDICTS:
         counts |= {word.replace(" ", "_"): words[word], f"extension_{word.replace(' ', '_')}": carried[word]}
     return {name: str(count) for name, count in counts.items()}
+
+
+def sizes_of(claim: Claim, values: Mapping[str, SeedValues]) -> tuple[Size, ...]:
+    """Return every size that the claim states, with the size in the runs."""
+    printed = all_entries()
+    sizes = []
+    for comparison, stated in zip(claim.comparisons, claim.stated):
+        if stated is not None:
+            said = stated({name: float(printed[claim.entries[name]].mean) for name in stated.names})
+            sizes.append(Size(comparison.size.text, said, *_interval(comparison.size, values)))
+    return tuple(sizes)
+
+
+def _interval(quantity: Expression, values: Mapping[str, SeedValues]) -> tuple[float, float, float]:
+    """Return a quantity of the runs with its interval, to first order around the means (Welch-Satterthwaite)."""
+    if quantity.names != quantity.terms:
+        return nan, nan, nan
+    means = {name: float(values[name].values.mean()) for name in quantity.names}
+    value, gradient = quantity(means), quantity.gradient(means)
+    samples = independent(gradient, values)
+    if not isfinite(value):
+        return value, nan, nan
+    interval = Contrast.between(samples, [1] * len(samples), value).interval
+    return value, interval.low, interval.high

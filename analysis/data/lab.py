@@ -44,8 +44,8 @@ class LabRows:
     def along(self, dial: str, estimator: str, measure: str = "error") -> dict[float, OverWorlds]:
         """Return a measure by the value of a dial, all others at their defaults."""
         settings = {self._value(at, dial): at for at in dict.fromkeys(self.rows["at"]) if self._varies(at, dial)}
-        found = {x: self.values(at, estimator, measure) for x, at in sorted(settings.items())}
-        return {x: values for x, values in found.items() if values is not None}
+        points = {x: self.values(at, estimator, measure) for x, at in sorted(settings.items())}
+        return {x: values for x, values in points.items() if values is not None}
 
     @staticmethod
     def _varies(at: str, dial: str) -> bool:
@@ -91,6 +91,6 @@ def learned_speed() -> Mapping[str, float]:
 
     Empty if learning is not recorded.
     """
-    found = recorded("learning")
-    every = {words: found.values(LEARNED, words, "training") for words in dict.fromkeys(found.rows["estimator"])}
+    rows = recorded("learning")
+    every = {words: rows.values(LEARNED, words, "training") for words in dict.fromkeys(rows.rows["estimator"])}
     return {words: float(values.mean()) for words, values in every.items() if values is not None}

@@ -36,8 +36,8 @@ _VARIED: Mapping[str, type[Estimator]] = {"gated_bepo": GatedBEPO, "crbc": CRBC}
 
 def _variant(run: Run) -> str:
     """Return the method, for those of ``_VARIED`` with their changed settings: ``gated_bepo backup=max``."""
-    own = fields(_VARIED[run.method]) if run.method in _VARIED else ()
-    changed = (f"{f.name}={run[f.name]}" for f in own if run[f.name] not in (None, f.default))
+    varied = fields(_VARIED[run.method]) if run.method in _VARIED else ()
+    changed = (f"{f.name}={run[f.name]}" for f in varied if run[f.name] not in (None, f.default))
     return " ".join([run.method, *changed])
 
 
@@ -72,10 +72,10 @@ def _in_block(run: Run) -> str | None:
 
 def loss_of(run: Run) -> str:
     """Return a run's loss, with its changed length and sequence mask: ``cispo sequence_mask=0.2``."""
-    own = (
+    changed = (
         f"{field}={run[f'loss.{field}']}" for field, default in _OF_LOSSES.items() if run[f"loss.{field}"] != default
     )
-    return " ".join([run["loss.name"], *own])
+    return " ".join([run["loss.name"], *changed])
 
 
 def _with_loss(run: Run) -> str | None:

@@ -157,11 +157,11 @@ class Run:
         if column in self._passes:
             return self._passes[column]
         try:
-            rows, own = self.episodes, self._final
-            seeds = [*dict.fromkeys(rows["evaluation_seed"].to_numpy()[own].tolist())]
-            tasks = rows["task"].to_numpy()[own].reshape(max(len(seeds), 1), -1)
-            kinds = rows["kind"].to_numpy()[own] if "kind" in rows else np.full(len(own), "")
-            values = (100 if column in _SHARES else 1) * rows[column].to_numpy(float)[own].reshape(tasks.shape)
+            rows, final = self.episodes, self._final
+            seeds = [*dict.fromkeys(rows["evaluation_seed"].to_numpy()[final].tolist())]
+            tasks = rows["task"].to_numpy()[final].reshape(max(len(seeds), 1), -1)
+            kinds = rows["kind"].to_numpy()[final] if "kind" in rows else np.full(len(final), "")
+            values = (100 if column in _SHARES else 1) * rows[column].to_numpy(float)[final].reshape(tasks.shape)
         except (KeyError, ValueError) as error:
             raise Corrupt(f"{self.path}: its episodes are not evaluation passes ({error})") from None
         if not seeds or (tasks != tasks[0]).any():

@@ -121,7 +121,7 @@ class Source:
         return sorted(_with_settings_of(runs, every), key=lambda run: run.id)
 
     def state(self, studies: Collection[str] | None, tier: str) -> list[Any]:
-        """Return what the runs of studies at a tier depend on; for None, what all runs depend on.
+        """Return everything that the runs of studies at a tier depend on; for None, everything that all runs depend on.
 
         These are the cells, the digests of published archives, and the state of files in the results folder.
         """
@@ -129,10 +129,10 @@ class Source:
         cells = [(*place, self._cells(*place)) for place in places]
         used = {str(cell["run_id"]) for *_, same in cells for cell in same if not isinstance(cell, str)}
         folder, every = self.results / "runs", studies is None or bool(self.seeds)
-        own = folder.glob("*/*") if every else (path for run_id in used for path in (folder / run_id).glob("*"))
+        files = folder.glob("*/*") if every else (path for run_id in used for path in (folder / run_id).glob("*"))
         archives = {run_id: sha for runs in self._columns.values() for run_id, sha in runs.archives.items()}
         shown = archives if every else {run_id: archives.get(run_id) for run_id in used}
-        return [cells, sorted(shown.items()), state_of([*own, *(place / TRIALS for place in self.trials(*TIERS))])]
+        return [cells, sorted(shown.items()), state_of([*files, *(place / TRIALS for place in self.trials(*TIERS))])]
 
     def _cells(self, study: str, tier: str) -> list[dict[str, Any] | str]:
         """Return the study's cells, and a message for each that cannot be read."""
@@ -190,19 +190,19 @@ class Source:
         local = ((path.name, "") for path in sorted((self.results / "runs").glob("*")))
         published = ((run_id, tier) for tier, runs in self.published.items() for run_id in runs.ids())
         for identifier, tier in dict([*published, *local]).items():
-            found = self.run(identifier, tier)
-            if isinstance(found, Run):
-                yield found
+            run = self.run(identifier, tier)
+            if isinstance(run, Run):
+                yield run
 
 
 def state_of(files: Iterable[Path]) -> State:
     """Return the state of those of the files that exist, in the order of their paths."""
-    found: State = []
+    states: State = []
     for path in sorted(set(files)):
         with suppress(OSError):
             state = path.stat()
-            found.append([str(path), state.st_size, state.st_mtime_ns])
-    return found
+            states.append([str(path), state.st_size, state.st_mtime_ns])
+    return states
 
 
 def _with_settings_of(runs: Iterable[Run], others: Iterable[Run]) -> list[Run]:

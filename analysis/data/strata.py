@@ -28,8 +28,8 @@ def by_environment(runs: Iterable[Run]) -> dict[str, list[list[Run]]]:
 
 def strata(runs: Iterable[Run]) -> dict[str, list[np.ndarray]]:
     """Return the final success of the runs of ``by_environment``, in per cent."""
-    found = by_environment(runs)
-    return {method: [np.array([_score(run) for run in same]) for same in places] for method, places in found.items()}
+    rows = by_environment(runs)
+    return {method: [np.array([_score(run) for run in same]) for same in places] for method, places in rows.items()}
 
 
 def _score(run: Run) -> float:
@@ -38,12 +38,12 @@ def _score(run: Run) -> float:
 
 def profile(scores: Strata, thresholds: np.ndarray) -> np.ndarray:
     """Return the share of runs above each threshold, averaged over environments."""
-    return np.mean([(own[:, None] > thresholds).mean(axis=0) for own in scores], axis=0)
+    return np.mean([(sample[:, None] > thresholds).mean(axis=0) for sample in scores], axis=0)
 
 
 def profile_bands(scores: Strata, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the pointwise 95 % interval of the profile: (low, high)."""
-    drawn = np.mean([resampled(len(own), i) @ (own[:, None] > thresholds) for i, own in enumerate(scores)], axis=0)
+    drawn = np.mean([resampled(len(part), i) @ (part[:, None] > thresholds) for i, part in enumerate(scores)], axis=0)
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     return low, high
 
@@ -54,11 +54,11 @@ def mean_curve(curves: Strata) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Each array of ``curves`` has the shape (training seeds, points). The interval is nan if an environment has one seed,
     and at points where all seeds are equal.
     """
-    mean = np.mean([own.mean(axis=0) for own in curves], axis=0)
-    counts, shares = [len(own) for own in curves], [1 / len(curves)] * len(curves)
+    mean = np.mean([sample.mean(axis=0) for sample in curves], axis=0)
+    counts, shares = [len(sample) for sample in curves], [1 / len(curves)] * len(curves)
     if min(counts) < 2:
         return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
-    deviations = np.stack([own.std(axis=0, ddof=1) for own in curves], axis=1)
+    deviations = np.stack([sample.std(axis=0, ddof=1) for sample in curves], axis=1)
     half = np.array([Contrast.of_deviations(0, shares, point, counts).half_width for point in deviations])
     return mean, mean - half, mean + half
 
@@ -69,11 +69,11 @@ def improvement(a: Strata, b: Strata) -> tuple[float, Interval]:
     Ties count half. The bounds of the interval are nan if an environment has one seed, or if all pairs of seeds agree.
     """
     wins = [np.heaviside(x[:, None] - y[None, :], 0.5) for x, y in zip(a, b, strict=True)]
-    chance = float(np.mean([own.mean() for own in wins]))
-    if min(min(own.shape) for own in wins) < 2 or not any(np.ptp(own) for own in wins):
+    chance = float(np.mean([won.mean() for won in wins]))
+    if min(min(won.shape) for won in wins) < 2 or not any(np.ptp(won) for won in wins):
         return chance, NO_INTERVAL
     drawn = [
-        np.einsum("ri,ij,rj->r", resampled(own.shape[0], 2 * i), own, resampled(own.shape[1], 2 * i + 1))
-        for i, own in enumerate(wins)
+        np.einsum("ri,ij,rj->r", resampled(won.shape[0], 2 * i), won, resampled(won.shape[1], 2 * i + 1))
+        for i, won in enumerate(wins)
     ]
     return chance, quantiles(np.mean(drawn, axis=0))

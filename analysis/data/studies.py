@@ -78,7 +78,7 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
     3. A row with several method versions, test task sets or backends is refused, unless ``allow_mixed``.
     """
     expected: dict[tuple[str, ...], Run] = {}
-    own, within = (*_OF_A_METHOD, *study.key.varies), frozenset(study.key.within)
+    of_method, within = (*_OF_A_METHOD, *study.key.varies), frozenset(study.key.within)
     of_its_loss = (*_OF_ITS_LOSS, *study.key.varies)
     rows: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
     by_age = sorted(runs, key=lambda r: (r.started, r.id))
@@ -89,7 +89,7 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
         if row is None:
             continue
         place, loss = (run.env, run.model), str(run["loss.name"])
-        other = {name for name in _differences(expected.setdefault(place, run), run) if not name.startswith(own)}
+        other = {name for name in _differences(expected.setdefault(place, run), run) if not name.startswith(of_method)}
         if not other - within:
             fixed = _differences(expected.setdefault((*place, "loss", loss), run), run)
             other = {n for n in fixed if n.startswith("loss.") and not n.startswith(of_its_loss)}

@@ -34,20 +34,20 @@ def _trained(studies: Studies) -> list[Run]:
 def performance_profiles(studies: Studies) -> Figure:
     """Draw the share of runs above each success, and the probability that Gated-BEPO ends above each method."""
     runs = _trained(studies)
-    found = strata(runs)
-    methods = ordered(found)
+    scores = strata(runs)
+    methods = ordered(scores)
     figure, (profiles, chances) = style.panels(1, 2, style.PAGE, 2.5, width_ratios=(1.4, 1))
     profiles.set(xlabel="Final test success τ (%)", ylabel="Share of runs above τ (%)", title="Performance profile")
     chances.set(xlabel="Probability of improvement (%)", title="Gated-BEPO ends above ...")
     for method in methods:
-        _draw_profile(profiles, method, found[method])
-    others = [method for method in methods if method != OURS] if OURS in found else []
-    _draw_chances(chances, found, others)
+        _draw_profile(profiles, method, scores[method])
+    others = [method for method in methods if method != OURS] if OURS in scores else []
+    _draw_chances(chances, scores, others)
     for axis in (profiles, chances):
         style.if_empty(axis, runs)
     style.name_lines(profiles, _mean_success)
     style.letters((profiles, chances))
-    places = sorted({environment_name(run.env) for run in runs if run.method in found})
+    places = sorted({environment_name(run.env) for run in runs if run.method in scores})
     caption = (
         f"Success over {' and '.join(places) or 'no environment'} (tier {studies.tier}, model {_MODEL}): (a) share of "
         "runs that end above each success on the test tasks, with the methods' names by mean success; (b) probability "
@@ -55,10 +55,10 @@ def performance_profiles(studies: Studies) -> Figure:
         "interval, bootstrap of training seeds within each environment (Agarwal et al., 2021). No bar if all pairs of "
         "seeds agree."
     )
-    left = sorted({name_of(run.method) for run in runs} - set(map(name_of, found)))
-    notes = [f"Left out, because they lack runs in some environment: {', '.join(left)}."] if left and found else []
-    notes += [_FEW_SEEDS] if found else []
-    return Figure(caption, figure, [run for run in runs if run.method in found], notes)
+    left = sorted({name_of(run.method) for run in runs} - set(map(name_of, scores)))
+    notes = [f"Left out, because they lack runs in some environment: {', '.join(left)}."] if left and scores else []
+    notes += [_FEW_SEEDS] if scores else []
+    return Figure(caption, figure, [run for run in runs if run.method in scores], notes)
 
 
 def _mean_success(profile: Line2D) -> float:
@@ -78,9 +78,9 @@ def _draw_profile(axis: Axes, method: str, scores: Strata) -> None:
         hover.belongs(artist, name)
 
 
-def _draw_chances(axis: Axes, found: dict[str, list[np.ndarray]], others: Sequence[str]) -> None:
+def _draw_chances(axis: Axes, scores: dict[str, list[np.ndarray]], others: Sequence[str]) -> None:
     for row, method in enumerate(others):
-        chance, interval = improvement(found[OURS], found[method])
+        chance, interval = improvement(scores[OURS], scores[method])
         colour = style.method_colour(method)
         axis.plot([100 * interval.low, 100 * interval.high], [row, row], color=colour, linewidth=1)
         (dot,) = axis.plot([100 * chance], [row], "o", color=colour, markersize=4)
@@ -96,15 +96,15 @@ def _draw_chances(axis: Axes, found: dict[str, list[np.ndarray]], others: Sequen
 def aggregate_curves(studies: Studies) -> Figure:
     """Draw one panel per method: test success averaged over environments, with its mean and every training seed."""
     runs = _trained(studies)
-    found = by_environment(runs)
-    methods = ordered(found)
+    by_env = by_environment(runs)
+    methods = ordered(by_env)
     columns = min(5, len(methods)) or 1
     rows = -(-len(methods) // columns) or 1
     figure, axes = style.panels(rows, columns, style.PAGE, 0.4 + 1.35 * rows, sharex=True, sharey=True)
     for i, (axis, method) in enumerate(zip(axes, methods)):
-        if "grpo" in found:
-            axis.plot(_PROGRESS, _mean(found["grpo"])[0], color=style.GREY, linewidth=0.8, linestyle=":")
-        _draw_method(axis, method, found[method])
+        if "grpo" in by_env:
+            axis.plot(_PROGRESS, _mean(by_env["grpo"])[0], color=style.GREY, linewidth=0.8, linestyle=":")
+        _draw_method(axis, method, by_env[method])
         lowest = i >= len(methods) - columns
         axis.set_xlabel("Updates (%)" if lowest else "")
         axis.tick_params(labelbottom=lowest)
@@ -116,9 +116,11 @@ def aggregate_curves(studies: Studies) -> Figure:
     else:
         axes[0].set(xlabel="Updates (%)", ylabel="Test success (%)")
         style.nothing(axes[0], "no environment has two methods" if runs else "not run")
-    shown = [run for places in found.values() for same in places for run in same]
+    shown = [run for places in by_env.values() for same in places for run in same]
     places = " and ".join(sorted({environment_name(run.env) for run in shown}))
-    seeds = style.counted({name_of(m): [run for run in found[m][0] if run.seed in _shared(found[m])] for m in methods})
+    seeds = style.counted(
+        {name_of(m): [run for run in by_env[m][0] if run.seed in _shared(by_env[m])] for m in methods}
+    )
     caption = (
         f"Test success over training, averaged over {places or 'no environment'} (tier {studies.tier}, model "
         f"{_MODEL}). Thick line: mean over environments of the mean over training seeds. Band: its 95 % interval "

@@ -27,12 +27,12 @@ class _Row:
     """A method or variant, with its differences from Gated-BEPO by measure."""
 
     name: str
-    found: dict[str, Rates]
+    differences: dict[str, Rates]
 
     @property
     def blocks(self) -> int:
         """The number of blocks that it shares with Gated-BEPO."""
-        return len(self.found["speed"])
+        return len(self.differences["speed"])
 
     @property
     def label(self) -> str:
@@ -52,7 +52,7 @@ def _forest(env: str, studies: Studies) -> Figure:
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0)
         for place, row in enumerate(rows):
-            if measure in row.found:
+            if measure in row.differences:
                 _draw(axis, place, row, measure)
         if not rows:
             style.nothing(axis)
@@ -76,27 +76,27 @@ def _forest(env: str, studies: Studies) -> Figure:
 def _rows(runs: list[Run]) -> tuple[list[_Row], list[str]]:
     """Return the rows of an environment, the fastest first, and the names of those that share no block."""
     frames = measured(runs)
-    found = [
+    every = [
         _Row(name, {measure: weighted(table, {name: 1, BASELINE: -1}).to_numpy() for measure, table in frames.items()})
         for name in frames["speed"]
         if name != BASELINE
     ]
-    shown = [row for row in found if row.blocks]
-    alone = [row_label(row.name) for row in found if not row.blocks] if BASELINE in frames["speed"] else []
-    return sorted(shown, key=lambda row: -row.found["speed"].mean()), alone
+    shown = [row for row in every if row.blocks]
+    alone = [row_label(row.name) for row in every if not row.blocks] if BASELINE in frames["speed"] else []
+    return sorted(shown, key=lambda row: -row.differences["speed"].mean()), alone
 
 
 def _draw(axis: Axes, place: int, row: _Row, measure: str) -> None:
-    values, colour = row.found[measure], style.method_colour(row.name.split()[0])
+    values, colour = row.differences[measure], style.method_colour(row.name.split()[0])
     axis.plot(
         values, np.full(len(values), place + _BELOW), "o", color=colour, markersize=1.8, alpha=0.6, markeredgewidth=0
     )
     if len(values) < FEWEST:
         return
-    found = Contrast.over(values)
-    axis.plot((found.interval.low, found.interval.high), (place, place), color=colour, linewidth=1.4)
+    contrast = Contrast.over(values)
+    axis.plot((contrast.interval.low, contrast.interval.high), (place, place), color=colour, linewidth=1.4)
     (dot,) = axis.plot([values.mean()], [place], "o", color=colour, markersize=3.6)
-    describe(dot, [f"{row_label(row.name)}, {measure}, {len(values)} blocks: {found.text()}"])
+    describe(dot, [f"{row_label(row.name)}, {measure}, {len(values)} blocks: {contrast.text()}"])
 
 
 def _register(env: str) -> None:

@@ -25,21 +25,21 @@ _COLOURS = {"holds": "#1B7837", "reversed": "#B2182B"}
 def declared_claims(studies: Studies) -> Figure:
     """Draw the claims of paper/blocks.yaml: means over blocks with intervals, in the colour of their verdicts."""
     used = runs_in_blocks(studies, CLAIMED)
-    tested = [one for one in tested_claims(read_plan(), used) if len(one.values) >= FEWEST]
+    tested = [result for result in tested_claims(read_plan(), used) if len(result.values) >= FEWEST]
     lines = _lines(tested)
     figure, (axis,) = style.panels(1, 1, _WIDTH, 0.7 + _ROW * max(len(lines), 6))
     axis.axvline(0, color="black", linewidth=0.6)
     axis.set(xlabel="Difference in points of success (95 % interval)")
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="y", length=0)
-    for place, (_, one) in enumerate(lines):
-        if one:
-            _draw(axis, place, one, judged=studies.tier != "smoke")
+    for place, (_, result) in enumerate(lines):
+        if result:
+            _draw(axis, place, result, judged=studies.tier != "smoke")
     if lines:
         axis.set_yticks(range(len(lines)), [text for text, _ in lines])
         axis.set_ylim(len(lines) - 0.4, -0.6)
-        for label, (_, one) in zip(axis.get_yticklabels(), lines):
-            label.set_fontweight("normal" if one else "bold")
+        for label, (_, result) in zip(axis.get_yticklabels(), lines):
+            label.set_fontweight("normal" if result else "bold")
     else:
         style.nothing(axis)
     caption = (
@@ -54,16 +54,16 @@ def declared_claims(studies: Studies) -> Figure:
 def _lines(tested: Sequence[Tested]) -> list[tuple[str, Tested | None]]:
     """Return the lines of the picture from the top: environment and measure, then their claims."""
     lines: list[tuple[str, Tested | None]] = []
-    for (env, measure), same in grouped(tested, lambda one: (one.claim.env, one.claim.measure)).items():
+    for (env, measure), same in grouped(tested, lambda result: (result.claim.env, result.claim.measure)).items():
         lines.append((f"{environment_name(env)}, {_MEASURES[measure]}", None))
-        lines += [(f"{row_label(one.claim.more)} > {row_label(one.claim.less)}", one) for one in same]
+        lines += [(f"{row_label(result.claim.more)} > {row_label(result.claim.less)}", result) for result in same]
     return lines
 
 
-def _draw(axis: style.Axes, place: int, one: Tested, judged: bool) -> None:
-    verdict = one.verdict if judged else "not judged"
-    colour, found = _COLOURS.get(verdict, style.GREY), Contrast.over(one.values)
-    axis.plot((found.interval.low, found.interval.high), (place, place), color=colour, linewidth=1.2)
+def _draw(axis: style.Axes, place: int, result: Tested, judged: bool) -> None:
+    verdict = result.verdict if judged else "not judged"
+    colour, contrast = _COLOURS.get(verdict, style.GREY), Contrast.over(result.values)
+    axis.plot((contrast.interval.low, contrast.interval.high), (place, place), color=colour, linewidth=1.2)
     face = colour if verdict in _COLOURS else "white"
-    (dot,) = axis.plot([one.values.mean()], [place], "o", color=colour, markersize=3.6, markerfacecolor=face)
-    describe(dot, [f"{one.claim.id}: {found.text()}, {len(one.values)} blocks, {verdict}"])
+    (dot,) = axis.plot([result.values.mean()], [place], "o", color=colour, markersize=3.6, markerfacecolor=face)
+    describe(dot, [f"{result.claim.id}: {contrast.text()}, {len(result.values)} blocks, {verdict}"])

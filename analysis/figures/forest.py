@@ -37,8 +37,8 @@ def claims_forest(entries: Entries) -> Figure:
             interval = printed_interval(e.claim, quantity, printed)
             _draw(axes[0], row, e.claim.id, e.printed.worst.value, interval[1:] if interval else None, GREY)
         if e.runs.deciding:
-            own, colour = e.runs.deciding, _COLOURS.get(e.runs.word, GREY)
-            _draw(axes[1], row, f"{e.claim.id}, {e.runs.word}", own.value, own.interval, colour)
+            decisive, colour = e.runs.deciding, _COLOURS.get(e.runs.word, GREY)
+            _draw(axes[1], row, f"{e.claim.id}, {e.runs.word}", decisive.value, decisive.interval, colour)
     for axis, title in zip(axes, ("Reported", f"Reproduced (tier {entries.tier})")):
         axis.axvline(0, color="black", linewidth=0.6)
         axis.set(xlabel="Difference in points", title=title)

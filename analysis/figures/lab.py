@@ -29,11 +29,11 @@ _COLUMNS = 3
 
 def lab_figure(item: Mapping[str, Any], _: object) -> Figure:
     """Draw one figure of ``lab.yaml``."""
-    found, parts = recorded("fidelity"), item["axes"]
+    measured, parts = recorded("fidelity"), item["axes"]
     rows = len(parts) // _COLUMNS
     figure, axes = style.panels(rows, _COLUMNS, style.PAGE, 2.3 * rows)
     for axis, part in zip(axes, parts, strict=True):
-        _draw(axis, part, found)
+        _draw(axis, part, measured)
     style.letters(axes)
     style.name_all(figure, axes, columns=4)
     return Figure(f"{item['caption']} {_NOTE}", figure, origin="the lab, no language model")
@@ -43,10 +43,10 @@ for _item in _FIGURES:
     artefact(_item["label"], "figure")(partial(lab_figure, _item))
 
 
-def _draw(axis: Axes, part: Mapping[str, Any], found: LabRows) -> None:
+def _draw(axis: Axes, part: Mapping[str, Any], measured: LabRows) -> None:
     x, measure = part["x"], part["measure"]
     axis.set(title=part["title"], xlabel=_DIALS[x], ylabel=_MEASURES[measure])
-    for number, (name, colour, points) in enumerate(_lines(part, found)):
+    for number, (name, colour, points) in enumerate(_lines(part, measured)):
         if points:
             lab_line(axis, name, colour, number, points)
     scale(axis, x)
@@ -54,17 +54,17 @@ def _draw(axis: Axes, part: Mapping[str, Any], found: LabRows) -> None:
         style.nothing(axis, "not recorded")
 
 
-def _lines(part: Mapping[str, Any], found: LabRows) -> list[tuple[str, str, dict[float, OverWorlds]]]:
+def _lines(part: Mapping[str, Any], measured: LabRows) -> list[tuple[str, str, dict[float, OverWorlds]]]:
     """Return name, colour and points of each line."""
     x, measure = part["x"], part["measure"]
     if "of" in part:
-        pairs = {at: _by_setting(part, at, found) for at in part["at"]}
+        pairs = {at: _by_setting(part, at, measured) for at in part["at"]}
         shades = style.variant_colours(part["of"], len(pairs))
         return [(printed_setting(at), shade, points) for shade, (at, points) in zip(shades, pairs.items())]
     names = part["estimators"]
     one_method = len({words.split()[0].replace("bepo_ungated", "gated_bepo") for words in names}) < len(names)
     shades = _variants(names) if one_method else [style.method_colour(words) for words in names]
-    return [(label_of(words), shade, found.along(x, words, measure)) for words, shade in zip(names, shades)]
+    return [(label_of(words), shade, measured.along(x, words, measure)) for words, shade in zip(names, shades)]
 
 
 def _variants(names: Sequence[str]) -> list[str]:
@@ -73,12 +73,12 @@ def _variants(names: Sequence[str]) -> list[str]:
     return [style.method_colour(words) if words in known_methods() else next(others) for words in names]
 
 
-def _by_setting(part: Mapping[str, Any], at: str, found: LabRows) -> dict[float, OverWorlds]:
+def _by_setting(part: Mapping[str, Any], at: str, measured: LabRows) -> dict[float, OverWorlds]:
     """Return the measure by the value of an estimator's setting."""
     prefix, points = f"{part['of']} {part['x']}=", {}
-    for words in dict.fromkeys(found.rows["estimator"]):
+    for words in dict.fromkeys(measured.rows["estimator"]):
         value = part["default"] if words == part["of"] else words.removeprefix(prefix)
-        values = found.values(at, words, part["measure"])
+        values = measured.values(at, words, part["measure"])
         if (words == part["of"] or words.startswith(prefix)) and values is not None:
             points[float(value)] = values
     return dict(sorted(points.items()))

@@ -82,9 +82,9 @@ def counts(stored: list[optuna.Study]) -> str:
     """Return the number of trials by state, such as ``tune.webshop.smoke: 12 complete, 3 pruned trials.``"""
     texts = []
     for study in stored:
-        found = Counter(trial.state for trial in study.trials)
-        numbers = (f"{found[s]} {s.name.lower()}".replace("fail", "failed") for s in TrialState if found[s])
-        unusable = found[TrialState.COMPLETE] - len(finite_trials(study))
+        states = Counter(trial.state for trial in study.trials)
+        numbers = (f"{states[s]} {s.name.lower()}".replace("fail", "failed") for s in TrialState if states[s])
+        unusable = states[TrialState.COMPLETE] - len(finite_trials(study))
         left_out = f" ({unusable} with an infinite value, which are not shown)" if unusable else ""
         texts.append(f"{study.study_name}: {', '.join(numbers)} trials{left_out}")
     return f"{'; '.join(texts)}." if texts else "No study has a trial yet."
@@ -104,7 +104,7 @@ def optuna_studies(*folders: Path) -> dict[str, optuna.Study]:
     Raises ``Corrupt`` if a folder's database or journal is not Optuna's.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    found = {}
+    studies = {}
     for folder in folders:
         for file in (*sorted(folder.glob(JOURNALS)), folder / TRIALS):
             if not file.exists() or not file.stat().st_size:
@@ -112,10 +112,10 @@ def optuna_studies(*folders: Path) -> dict[str, optuna.Study]:
             try:
                 storage = opened(database_url(folder) if file.name == TRIALS else str(file))
                 names = optuna.get_all_study_names(storage)
-                found |= {name: optuna.load_study(study_name=name, storage=storage) for name in names}
+                studies |= {name: optuna.load_study(study_name=name, storage=storage) for name in names}
             except Exception as error:  # any type: Optuna's reader of a file that anybody may have written
                 raise Corrupt(f"{file}: not an Optuna database ({told(error)})") from None
-    return found
+    return studies
 
 
 def picture(
@@ -184,8 +184,8 @@ def importances(study: optuna.Study) -> dict[str, float]:
     evaluator = ped_anova() if conditional(study) else fanova(seed=0)
     with catch_warnings():
         simplefilter("ignore")  # few trials of a condition: the notes say how many trials there are
-        found = optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
-    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))  # a fixed order for equal shares
+        shares = optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
+    return dict(sorted(shares.items(), key=lambda pair: (-pair[1], pair[0])))  # a fixed order for equal shares
 
 
 def _draw_sequence(axis: Axes, study: optuna.Study) -> None:

@@ -104,15 +104,15 @@ def draw_parallel(axis: Axes, study: optuna.Study) -> None:
     known, colours = settings_of(study), _coloured(axis, study)
     if colours is None or not known:
         return nothing(axis, "no two complete trials that differ")
-    heights = np.array([_scaled(one) for one in known])
+    heights = np.array([_scaled(setting) for setting in known])
     values = np.asarray(colours.get_array(), float)
     for number in np.argsort(values):  # the best ones are drawn last
         axis.plot(range(len(known)), heights[:, number], color=colours.to_rgba(values[number]), lw=0.8)
-    axis.set_xticks(range(len(known)), [one.name.rpartition(".")[2] for one in known], rotation=35, ha="right")
+    axis.set_xticks(range(len(known)), [setting.name.rpartition(".")[2] for setting in known], rotation=35, ha="right")
     axis.set_yticks([])
     axis.set_ylim(-0.12, 1.12)
-    for place, one in enumerate(known):
-        for tick, label in zip((one.ticks - np.min(one.ticks)) / (np.ptp(one.ticks) or 1), one.labels):
+    for place, setting in enumerate(known):
+        for tick, label in zip((setting.ticks - np.min(setting.ticks)) / (np.ptp(setting.ticks) or 1), setting.labels):
             height = -0.1 if tick == 0 else tick + 0.04
             axis.annotate(label, (place, height), ha="center", fontsize="xx-small", bbox=_BEHIND)
 
@@ -133,15 +133,15 @@ def draw_contour(axis: Axes, study: optuna.Study) -> None:
     axis.set(xlabel=across.name, ylabel=up.name)
 
 
-def draw_slice(axis: Axes, study: optuna.Study, one: Setting, number: int = 0) -> None:
+def draw_slice(axis: Axes, study: optuna.Study, setting: Setting, number: int = 0) -> None:
     """Draw an objective of each trial, by its number, against one setting."""
     trials, unit = finite_trials(study), objective(study, number).unit
     heights, order = [unit * t.values[number] for t in trials], [t.number for t in trials]
     axis.scatter(
-        one.positions, heights, c=order, s=10, cmap="Greys", vmin=-len(trials), edgecolors="black", linewidths=0.3
+        setting.positions, heights, c=order, s=10, cmap="Greys", vmin=-len(trials), edgecolors="black", linewidths=0.3
     )
-    axis.set_xticks(one.ticks, one.labels, rotation=35 if max(map(len, one.labels)) > 6 else 0)
-    axis.set_xlabel(one.name.rpartition(".")[2])
+    axis.set_xticks(setting.ticks, setting.labels, rotation=35 if max(map(len, setting.labels)) > 6 else 0)
+    axis.set_xlabel(setting.name.rpartition(".")[2])
 
 
 def _slices(stored: Sequence[optuna.Study]) -> Picture:
@@ -152,8 +152,8 @@ def _slices(stored: Sequence[optuna.Study]) -> Picture:
     figure, axes = panels(max(len(rows), 1), columns, PAGE, 1.9 * max(len(rows), 1))
     for row, (study, number, known) in enumerate(rows):
         mine = axes[row * columns : (row + 1) * columns]
-        for axis, one in zip(mine, known):
-            draw_slice(axis, study, one, number)
+        for axis, setting in zip(mine, known):
+            draw_slice(axis, study, setting, number)
         for axis in mine[max(len(known), 1) :]:
             axis.set_visible(False)
         mine[0].set_title(title_of(study).replace("\n", " "), loc="left")
@@ -165,9 +165,9 @@ def _slices(stored: Sequence[optuna.Study]) -> Picture:
     return figure
 
 
-def _scaled(one: Setting) -> Float[np.ndarray, " trials"]:
-    low, high = min(one.ticks), max(one.ticks)
-    return (one.positions - low) / ((high - low) or 1)
+def _scaled(setting: Setting) -> Float[np.ndarray, " trials"]:
+    low, high = min(setting.ticks), max(setting.ticks)
+    return (setting.positions - low) / ((high - low) or 1)
 
 
 def _coloured(axis: Axes, study: optuna.Study) -> ScalarMappable | None:

@@ -67,7 +67,7 @@ def around_baseline(group_size: float, icc: float) -> dict[str, float]:
 def _baselines(axis: Axes) -> None:
     rows = pd.read_csv(RECORDED / "dials.csv")
     of_env = {env: rows.loc[rows["estimator"] == env, ["group_size", "icc"]] for env in ENVIRONMENTS}
-    dials = {env: own.to_numpy(float).mean(0) for env, own in of_env.items()}  # group size and ICC
+    dials = {env: columns.to_numpy(float).mean(0) for env, columns in of_env.items()}  # group size and ICC
     width = 0.8 / len(BASELINES)
     for number, (name, shade) in enumerate(zip(BASELINES, style.variant_colours(BASELINE, len(BASELINES)))):
         values = [around_baseline(*dials[env])[name] for env in ENVIRONMENTS]
@@ -81,12 +81,12 @@ def _baselines(axis: Axes) -> None:
 
 def _revisits(axis: Axes, runs: Sequence[Run]) -> None:
     rows = grouped(runs, lambda run: str(ROW_IN_BLOCKS.row(run)))
-    blocks = {row: own for row, own in rows.items() if {run.seed for run in own} == set(FIRST_SIX)}
-    for row, own in blocks.items():
-        if is_privileged(row) or any(run["rollout.grouped"] is False for run in own):
+    blocks = {row: same for row, same in rows.items() if {run.seed for run in same} == set(FIRST_SIX)}
+    for row, same in blocks.items():
+        if is_privileged(row) or any(run["rollout.grouped"] is False for run in same):
             continue
-        visits = float(np.mean([run.mean(_VISITS) for run in own]))
-        success = float(np.mean([speed(run) for run in own]))
+        visits = float(np.mean([run.mean(_VISITS) for run in same]))
+        success = float(np.mean([speed(run) for run in same]))
         (dot,) = axis.plot([visits], [success], "o", color=style.method_colour(row.split()[0]), markersize=4)
         describe(dot, [f"{row_label(row)}: {visits:.1f} visits, {success:.1f} %"])
         if row in (BASELINE, "graphgpo", "crbc", "graft", "shrunk_bepo"):
@@ -103,12 +103,12 @@ def _leads(axis: Axes, speeds: Mapping[str, pd.DataFrame]) -> None:
     shown = [row for row in OF_STATES if all(row in speeds.get(env, ()) for env in ("alfworld", "sokoban"))]
     for env, shift in (("sokoban", -0.15), ("alfworld", 0.15)):
         for place, row in enumerate(shown):
-            found = Contrast.of(speeds[env], {row: 1, BASELINE: -1})
+            lead = Contrast.of(speeds[env], {row: 1, BASELINE: -1})
             line = style.environment_line(env)
-            axis.plot((found.interval.low, found.interval.high), [place + shift] * 2, color=line["color"], linewidth=1)
+            axis.plot((lead.interval.low, lead.interval.high), [place + shift] * 2, color=line["color"], linewidth=1)
             label = environment_name(env) if place == 0 else None
-            (dot,) = axis.plot([found.value], [place + shift], "o", color=line["color"], markersize=3.5, label=label)
-            describe(dot, [f"{row_label(row)}, {environment_name(env)}: {found.text()}"])
+            (dot,) = axis.plot([lead.value], [place + shift], "o", color=line["color"], markersize=3.5, label=label)
+            describe(dot, [f"{row_label(row)}, {environment_name(env)}: {lead.text()}"])
     axis.axvline(0, color="black", linewidth=0.6)
     axis.set_yticks(range(len(shown)), [row_label(row) for row in shown])
     axis.invert_yaxis()

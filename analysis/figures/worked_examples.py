@@ -43,8 +43,8 @@ def credit_comparison(_: object) -> Figure:
         batch = group_of(pattern.trajectories)
         draw(graph, batch, pattern.places)
         graph.set_title(pattern.title)
-        found = advantages(batch, METHODS)
-        means = [[found[m][transitions(batch, column)].mean() for column in pattern.columns] for m in METHODS]
+        credit = advantages(batch, METHODS)
+        means = [[credit[m][transitions(batch, column)].mean() for column in pattern.columns] for m in METHODS]
         names = [marked_name(m) if table is tables[0] else "" for m in METHODS]
         matrix(table, np.array(means), names, pattern.columns)
         table.axhline(len(METHODS) - 1.5, color="black", linewidth=0.8)
@@ -97,8 +97,8 @@ def transitions(batch: RolloutBatch, column: str) -> np.ndarray:
     """Return the transitions that a column's name selects."""
     episode, _, way = column.rpartition(": ")
     source, target = way.split("→")
-    found = np.array(edges(batch)[source, target])
-    return found[batch.trajectory[found] == int(episode) - 1][:1] if episode else found
+    rows = np.array(edges(batch)[source, target])
+    return rows[batch.trajectory[rows] == int(episode) - 1][:1] if episode else rows
 
 
 def _draw_rollouts(axis: Axes, batch: RolloutBatch, rho: np.ndarray) -> None:

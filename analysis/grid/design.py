@@ -17,7 +17,7 @@ def design(runs: Iterable[Run]) -> str:
     others = [run for same in by_start.values() for run in same if run.id not in known]
     parts = [f"{_updates(in_blocks)} in {_counted(_starts(in_blocks), 'block')}"] if in_blocks else []
     for bare, same in grouped(others, lambda run: _start(run) is None).items():
-        seeds = {env: {run.seed for run in own} for env, own in grouped(same, lambda run: run.env).items()}
+        seeds = {env: {run.seed for run in of_env} for env, of_env in grouped(same, lambda run: run.env).items()}
         start = "without a warm start" if bare else f"from {_counted(_starts(same), 'warm start')}"
         parts.append(f"{_updates(same)} {start}, {_counted(seeds, 'training seed')}")
     return f"Design: {'; '.join(parts)}." if parts else ""
@@ -33,20 +33,20 @@ def _is_block(start: int | None, runs: Sequence[Run]) -> bool:
 
 
 def _starts(runs: Iterable[Run]) -> dict[str, set[int | None]]:
-    return {env: {_start(run) for run in own} for env, own in grouped(runs, lambda run: run.env).items()}
+    return {env: {_start(run) for run in of_env} for env, of_env in grouped(runs, lambda run: run.env).items()}
 
 
 def _updates(runs: Iterable[Run]) -> str:
     by_env = grouped(sorted(runs, key=lambda run: run.env), lambda run: run.env)
     return ", ".join(
-        f"{environment_name(env)} {' and '.join(map(str, sorted({run.updates for run in own})))}"
+        f"{environment_name(env)} {' and '.join(map(str, sorted({run.updates for run in of_env})))}"
         + " updates" * (env == next(iter(by_env)))
-        for env, own in by_env.items()
+        for env, of_env in by_env.items()
     )
 
 
-def _counted(found: dict[str, set], what: str) -> str:
+def _counted(by_env: dict[str, set], what: str) -> str:
     """Return a count and its unit: ``6 to 16 blocks``."""
-    least, most = min(map(len, found.values())), max(map(len, found.values()))
+    least, most = min(map(len, by_env.values())), max(map(len, by_env.values()))
     number = str(most) if least == most else f"{least} to {most}"
     return f"{'one' if number == '1' else number} {what}{'s' * (number != '1')}"

@@ -147,12 +147,12 @@ def _rank(entries: list[Entry]) -> None:
     measured = [(entry, entry.reproduced) for entry in entries if entry.reproduced]
     methods = [pair for pair in measured if not pair[0].of_privileged]
     methods.sort(key=lambda pair: -pair[1].mean)
-    for entry, own in measured:
+    for entry, estimate in measured:
         others = [pair for pair in methods if pair[0] is not entry]
         if others:
-            entry.rival, entry.versus = others[0][0].path, compare(own.sample, others[0][1].sample)
-    for entry, own in methods:
-        entry.best_reproduced = own.mean == methods[0][1].mean > methods[-1][1].mean
+            entry.rival, entry.versus = others[0][0].path, compare(estimate.sample, others[0][1].sample)
+    for entry, estimate in methods:
+        entry.best_reproduced = estimate.mean == methods[0][1].mean > methods[-1][1].mean
 
 
 def _columns(metrics: Sequence[Metric], tier: str) -> list[tuple[str, str]]:

@@ -92,7 +92,7 @@ def _listed(values: set[str]) -> str:
 
 
 def _start(run: Run) -> tuple[str, str, int | None]:
-    """Return what decides the initial policy of a run. Rows may differ in the seed of the warm start on purpose."""
+    """Return the settings that decide a run's initial policy. Rows may differ in the warm start's seed on purpose."""
     return run.env, run.model, run["policy.warm_start.seed"]
 
 
@@ -220,14 +220,14 @@ def _other_processors(runs: Sequence[Run]) -> str:
     beside = {(run.env, run.seed): run.cpus for run, row in rows.items() if row == BASELINE}
     shared = [run for run, row in rows.items() if row != BASELINE and (run.env, run.seed) in beside]
     labels: dict[tuple[str, int], list[str]] = defaultdict(list)  # of rows with equally many blocks
-    found: dict[tuple[str, int, int], list[str]] = defaultdict(list)
+    differing: dict[tuple[str, int, int], list[str]] = defaultdict(list)
     for (env, row), same in sorted(grouped(shared, lambda run: (run.env, rows[run])).items()):
         labels[env, len(same)].append(row_label(row))
         if other := sum(run.cpus != beside[run.env, run.seed] for run in same):
-            found[env, other, len(same)].append(row_label(row))
+            differing[env, other, len(same)].append(row_label(row))
     return "; ".join(
         f"{environment_name(env)}, {other} of {blocks} blocks: {_shorter(mixed, labels[env, blocks], blocks)}"
-        for (env, other, blocks), mixed in found.items()
+        for (env, other, blocks), mixed in differing.items()
     )
 
 

@@ -100,7 +100,7 @@ class RowGroup:
     def takes(self, m: Member) -> bool:
         """Return whether a run belongs to the block."""
         pairs = (self.study, m.study), (self.env, m.env), (self.model, m.model)
-        return all(own in (None, other) for own, other in pairs)
+        return all(wanted in (None, other) for wanted, other in pairs)
 
 
 @dataclass(frozen=True)

@@ -41,23 +41,23 @@ def _(Path, artefacts, build, mo, open_source, to_markdown):
 
 @app.cell
 def _(label_of, mo, recorded):
-    found = recorded("fidelity")
-    _words = {label_of(words): words for words in dict.fromkeys(found.rows["estimator"])}
+    rows = recorded("fidelity")
+    _words = {label_of(words): words for words in dict.fromkeys(rows.rows["estimator"])}
     chosen = mo.ui.multiselect(
         _words, value=[name for name in ("GRPO", "Gated-BEPO") if name in _words], label="Estimators"
     )
     dial = mo.ui.dropdown(["group_size", "slip", "aliasing"], value="group_size", label="Dial")
     measure = mo.ui.dropdown(
-        sorted(set(found.rows["measure"])), label="Measure", value=None if found.rows.empty else "error"
+        sorted(set(rows.rows["measure"])), label="Measure", value=None if rows.rows.empty else "error"
     )
     mo.vstack([mo.md("# Any measure along a dial"), chosen, dial, measure])
-    return chosen, dial, found, measure
+    return chosen, dial, rows, measure
 
 
 @app.cell
-def _(along, chosen, dial, found, measure, mo):
+def _(along, chosen, dial, rows, measure, mo):
     mo.stop(not chosen.value or measure.value is None, mo.md("Choose at least one estimator."))
-    along(found, dial.value, chosen.value, measure.value)
+    along(rows, dial.value, chosen.value, measure.value)
     return
 
 

@@ -73,7 +73,7 @@ def _(artefacts, build, every, explore, mo, source, study):
     mo.vstack(
         [
             mo.md(f"# Where the gate is open (tier {study.value[1]})"),
-            *(part for one in shown for part in (one.figure, mo.md(one.caption))),
+            *(part for product in shown for part in (product.figure, mo.md(product.caption))),
             mo.md("## Advantage without comparison\nShare of sum |A|, per cent."),
             explore.degeneracy(list(every.values())),
         ]

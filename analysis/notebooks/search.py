@@ -27,7 +27,7 @@ def _(Path, TIERS, mo, open_source, tuning):
     _source = open_source(Path(str(mo.cli_args().get("results") or "results")))
     _own = tuning.optuna_studies(_source.results)
     _every = tuning.optuna_studies(*_source.trials(*TIERS))
-    _studies = _own | {f"{name} (published)": one for name, one in _every.items() if name not in _own}
+    _studies = _own | {f"{name} (published)": search for name, search in _every.items() if name not in _own}
     study = mo.ui.dropdown(_studies, value=next(iter(_studies), None), label="Study")
     _ABOUT = """
         # A search with Optuna

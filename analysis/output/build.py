@@ -91,14 +91,14 @@ def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False, 
     return Built(item.label, tier, product, list(loaded.values()), key=key)
 
 
-def _state(one: Built, out: Path) -> State:
-    return state_of((out / "figures").glob(f"{one.label}.{one.tier}.*"))
+def _state(item: Built, out: Path) -> State:
+    return state_of((out / "figures").glob(f"{item.label}.{item.tier}.*"))
 
 
-def _keep(one: Built, out: Path) -> None:
+def _keep(item: Built, out: Path) -> None:
     """Keep a picture that was drawn, without matplotlib's objects."""
-    drawn = replace(one, product=replace(one.product, figure=None))  # pyright: ignore
-    save((drawn, _state(one, out)), *one.key)
+    drawn = replace(item, product=replace(item.product, figure=None))  # pyright: ignore
+    save((drawn, _state(item, out)), *item.key)
 
 
 def make_folders(out: Path) -> None:
@@ -114,44 +114,44 @@ def write(built: Iterable[Built], out: Path, left_out: LeftOut) -> list[Built]:
     """
     make_folders(out)
     written, drawn, drawings = [], [], []
-    for one in built:
-        if one.svg:  # drawn by an earlier analysis
-            written.append(one)
+    for item in built:
+        if item.svg:  # drawn by an earlier analysis
+            written.append(item)
             continue
-        folder, name = out / ("tables" if one.table else "figures"), f"{one.label}.{one.tier}"
+        folder, name = out / ("tables" if item.table else "figures"), f"{item.label}.{item.tier}"
         texts: dict[str, bytes] = {}
-        with left_out.of(one.title):
-            texts = {end: text.encode() for end, text in _texts(one).items()}
-            if isinstance(one.product, Figure):
-                corner = f"tier {one.tier}" if one.studies else one.product.origin
-                drawn.append(one)
-                drawings.append(Drawing(one.product.figure, folder / name, corner))
-            written.append(one)
+        with left_out.of(item.title):
+            texts = {end: text.encode() for end, text in _texts(item).items()}
+            if isinstance(item.product, Figure):
+                corner = f"tier {item.tier}" if item.studies else item.product.origin
+                drawn.append(item)
+                drawings.append(Drawing(item.product.figure, folder / name, corner))
+            written.append(item)
         for end, text in texts.items():
             (folder / f"{name}.{end}").write_bytes(text)
-    for one, drawing, svg in zip(drawn, drawings, write_all(drawings)):
+    for item, drawing, svg in zip(drawn, drawings, write_all(drawings)):
         if isinstance(svg, Exception):
-            left_out.add(one.title, svg)
-            written.remove(one)
+            left_out.add(item.title, svg)
+            written.remove(item)
         else:
-            one.svg, one.width = svg, drawing.picture.get_figwidth()
-            if one.key:
-                _keep(one, out)
+            item.svg, item.width = svg, drawing.picture.get_figwidth()
+            if item.key:
+                _keep(item, out)
         plt.close(drawing.picture)
     return written
 
 
 def write_macros(built: Sequence[Built], out: Path) -> None:
     """Write ``macros.<tier>.tex`` from all tables of each tier."""
-    for tier in {one.tier for one in built}:
-        tables = [one.table for one in built if one.table and one.tier == tier]
+    for tier in {item.tier for item in built}:
+        tables = [item.table for item in built if item.table and item.tier == tier]
         (out / f"macros.{tier}.tex").write_text(to_macros(tables), encoding="utf-8")
 
 
-def _texts(one: Built) -> dict[str, str]:
+def _texts(item: Built) -> dict[str, str]:
     """Return the texts of a table or figure by the suffix of their files."""
-    if isinstance(one.product, Figure):
-        return {"tex": figure_to_latex(one.product, one.label, f"figures/{one.label}.{one.tier}.pdf")}
-    table, label = one.product, one.label
+    if isinstance(item.product, Figure):
+        return {"tex": figure_to_latex(item.product, item.label, f"figures/{item.label}.{item.tier}.pdf")}
+    table, label = item.product, item.label
     texts = {"tex": to_latex(table, label), "md": to_markdown(table), "csv": to_csv(table)}
     return texts | ({"stats.csv": statistics(table.entries)} if table.entries else {})

@@ -30,11 +30,11 @@ def _entries(e: Evaluated, entries: Entries) -> Iterator[str]:
     for name in sorted(e.claim.names):
         key = e.claim.entries[name]
         yield f"    {name} = {' | '.join(key)}"
-        one = measured(entries.by_key[key], FINAL) if key in entries.by_key else None
-        if one:
-            pairs = zip(one.seeds, one.values)
-            yield f"      {one.values.mean():.4g} over seeds {', '.join(f'{s}: {v:.4g}' for s, v in pairs)}"
-            yield f"      runs {' '.join(one.runs)}"
+        sample = measured(entries.by_key[key], FINAL) if key in entries.by_key else None
+        if sample:
+            pairs = zip(sample.seeds, sample.values)
+            yield f"      {sample.values.mean():.4g} over seeds {', '.join(f'{s}: {v:.4g}' for s, v in pairs)}"
+            yield f"      runs {' '.join(sample.runs)}"
 
 
 def _tests(tested: Outcome, indent: str) -> Iterator[str]:
@@ -48,19 +48,19 @@ def _tests(tested: Outcome, indent: str) -> Iterator[str]:
         yield from _tests(part, indent + "  ")
 
 
-def _estimated(one: Estimated) -> str:
-    p = f"p {one.p[0]:.3g} for it, {one.p[1]:.3g} against it"
-    if one.inequality.of_spread:
+def _estimated(estimate: Estimated) -> str:
+    p = f"p {estimate.p[0]:.3g} for it, {estimate.p[1]:.3g} against it"
+    if estimate.inequality.of_spread:
         least = SEEDS_FOR_SPREAD
-        few = f"; {least} seeds a side are the least that can decide" if one.seeds < least else ""
-        return f"deviations differ by {one.value:.3g}, {p} (permutation{few})"
-    if isnan(one.error):
-        why = "one training seed" if one.seeds < 2 else "no deviation between seeds"
-        return f"{one.value:.4g}, no test: {why}"
-    low, high = one.interval
+        few = f"; {least} seeds a side are the least that can decide" if estimate.seeds < least else ""
+        return f"deviations differ by {estimate.value:.3g}, {p} (permutation{few})"
+    if isnan(estimate.error):
+        why = "one training seed" if estimate.seeds < 2 else "no deviation between seeds"
+        return f"{estimate.value:.4g}, no test: {why}"
+    low, high = estimate.interval
     return (
-        f"{one.value:.4g} ± {high - one.value:.3g} = [{low:.4g}, {high:.4g}] "
-        f"(t {one.value / one.error:.3g}, {one.freedom:.3g} degrees of freedom), {p}"
+        f"{estimate.value:.4g} ± {high - estimate.value:.3g} = [{low:.4g}, {high:.4g}] "
+        f"(t {estimate.value / estimate.error:.3g}, {estimate.freedom:.3g} degrees of freedom), {p}"
     )
 
 

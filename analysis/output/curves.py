@@ -53,8 +53,8 @@ def _figure(runs: Runs, table: pd.DataFrame, metrics: Sequence[str]) -> Figure:
     figure, axes = style.panels(rows, columns, style.PAGE, 2.4 * rows)
     for axis, metric in zip(axes, metrics):
         style.over_updates(axis, metric)
-        for line, own in _lines(runs, table):
-            if metric in own and not (values := own.set_index("update")[metric].dropna()).empty:
+        for line, of_run in _lines(runs, table):
+            if metric in of_run and not (values := of_run.set_index("update")[metric].dropna()).empty:
                 smooth = 1 if metric.startswith("eval/") else _SMOOTH
                 axis.plot(values.index, pd.Series(values).rolling(smooth, min_periods=1).mean(), **line)
     for axis in axes[len(metrics) :]:
@@ -67,7 +67,7 @@ def _lines(runs: Runs, table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd
     """Yield the style of each run's line, and its rows. Runs of one method have different dashes."""
     used: dict[str, int] = {}
     for run, label in zip(runs.stored, names_of(runs.stored)):
-        method, own = run.config["credit"]["name"], pd.DataFrame(table[table["run"] == run.id])
+        method, of_run = run.config["credit"]["name"], pd.DataFrame(table[table["run"] == run.id])
         twin = used[method] = used.get(method, -1) + 1
-        label += "" if run.metadata else f" ({len(own)} of {run.config.get('updates', '?')} updates)"
-        yield {"color": style.method_colour(method), "linestyle": _DASHES[twin % len(_DASHES)], "label": label}, own
+        label += "" if run.metadata else f" ({len(of_run)} of {run.config.get('updates', '?')} updates)"
+        yield {"color": style.method_colour(method), "linestyle": _DASHES[twin % len(_DASHES)], "label": label}, of_run

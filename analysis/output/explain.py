@@ -29,11 +29,11 @@ def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool =
     without_runs: list[str] = []
     for tier in reversed(tiers):
         entries = {entry.path: entry for entry in tables[label].entries(source, tier, allow_mixed)}
-        found = entries.get(path) or {"/".join(entry.key): entry for entry in entries.values()}.get(path)
-        if found and found.runs:
-            return "\n".join(_lines(found, tier))
-        if found:
-            without_runs = without_runs or _lines(found, tier)
+        entry = entries.get(path) or {"/".join(entry.key): entry for entry in entries.values()}.get(path)
+        if entry and entry.runs:
+            return "\n".join(_lines(entry, tier))
+        if entry:
+            without_runs = without_runs or _lines(entry, tier)
         known |= entries
     if without_runs:
         return "\n".join(without_runs)

@@ -12,15 +12,15 @@ def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: 
 
     Raises ``UserError`` with the choices for an unknown claim, before claims are tested.
     """
-    found = []
+    told = []
     for tier in reversed(tiers):
         every = explanations(source, tier, allow_mixed, name)
         if name not in every:
             raise unknown_choice("claim", name, every)
-        found.append(every[name])
-        if found[-1][0]:
+        told.append(every[name])
+        if told[-1][0]:
             break
-    return found[-1][1] if found[-1][0] else found[0][1]
+    return told[-1][1] if told[-1][0] else told[0][1]
 
 
 def explanations(

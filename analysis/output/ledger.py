@@ -96,9 +96,9 @@ def values_instead(table: pd.DataFrame, filters: Sequence[str]) -> str:
     lines = [f"none of {len(table)} runs has {' '.join(filters)}"]
     for name in dict.fromkeys(text.partition("=")[0] for text in filters):
         values = table[name].map(str).str.split(",").explode() if name == "study" else table[name].map(str)
-        found = sorted({value.partition(" ")[0] if name in _BEGINNINGS else value for value in values} - {""})
-        if len(found) <= _FEW:
-            lines.append(f"  {name}: {', '.join(found)}")
+        choices = sorted({value.partition(" ")[0] if name in _BEGINNINGS else value for value in values} - {""})
+        if len(choices) <= _FEW:
+            lines.append(f"  {name}: {', '.join(choices)}")
     return "\n".join(lines)
 
 
@@ -107,8 +107,8 @@ def newest(table: pd.DataFrame, number: int | None = NEWEST) -> pd.DataFrame:
 
     Both are sorted by when they began, the newest first.
     """
-    own = ~table["status"].str.startswith(_PUBLISHED)
-    ordered = table.assign(own=own).sort_values(["own", "began", "run"], ascending=False, ignore_index=True)
+    local = ~table["status"].str.startswith(_PUBLISHED)
+    ordered = table.assign(own=local).sort_values(["own", "began", "run"], ascending=False, ignore_index=True)
     return ordered.drop(columns="own").head(len(table) if number is None else number)
 
 
@@ -158,11 +158,11 @@ def delete(results: Path, identifiers: Sequence[str]) -> None:
 
 def _differences(table: pd.DataFrame, configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return for each run the settings in which it differs from most runs with an otherwise equal row."""
-    found = {}
+    by_run = {}
     for _, alike in table.groupby(["tier", "env", "credit", "model"], dropna=False):
         settings = unusual({run: configs[run] for run in alike["run"] if run in configs})
-        found |= {run: " ".join(words) for run, words in settings.items()}
-    return found
+        by_run |= {run: " ".join(words) for run, words in settings.items()}
+    return by_run
 
 
 def _published_rows(runs: PublishedRuns, configs: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:

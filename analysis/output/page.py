@@ -7,19 +7,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader
 
 from analysis.claims.verdicts import NOT_JUDGED, VERDICTS, Evaluated, tally
-from analysis.data.methods import environment_name, known_methods, name_of, ordered
+from analysis.data.methods import environment_name, known_environments, known_methods, name_of, ordered
 from analysis.data.runs import Run, grouped
 from analysis.data.titles import Page, number_of, pages, title_of
 from analysis.grid.maths import plain, to_html
 from analysis.grid.table import Printed, Table
 from analysis.output.build import Built
-from analysis.output.subject import environments_in, subject
 from analysis.output.text import statistics
 from bepo.core.places import PAPER
 
@@ -55,11 +54,12 @@ def render(
     html.globals |= {"title": title_of, "number": number_of, "environment": environment_name, "method_name": name_of}
     html.globals |= {"shown": _shown, "numbers": _numbers, "sortable": _sortable}
     html.globals |= {"tall": lambda table: len(table.rows) > _TALL, "of_yours": _of_yours}
-    items = [one for one in built if one.studies or one.tier == built[0].tier]  # without studies all tiers are the same
-    about = {(one.label, one.tier): subject(one) for one in items}
+    # without studies all tiers are the same
+    items = [item for item in built if item.studies or item.tier == built[0].tier]
+    about = {(item.label, item.tier): subject(item) for item in items}
     answers = [_answer(tier, evaluated, items) for tier, evaluated in (claims or {}).items()]
-    named = {name for one in about.values() for name in one.methods}
-    styles = _frequent_styles([one.svg for one in items])
+    named = {name for topic in about.values() for name in topic.methods}
+    styles = _frequent_styles([item.svg for item in items])
     pictures = count()
     html.filters["shared"] = lambda svg: _in_page(svg, styles, next(pictures))
     every = {run.id: run for item in items if item.studies for run in item.runs}
@@ -70,7 +70,7 @@ def render(
         source=source,
         answers=answers,
         about=about,
-        environments=sorted({name for one in about.values() for name in one.environments}),
+        environments=sorted({name for topic in about.values() for name in topic.environments}),
         first=[item for item in items if item.label == FIRST],
         pages=_pages(items),
         own=[] if own is None else own.to_dict("records"),
@@ -86,11 +86,11 @@ def _pages(items: Sequence[Built]) -> list[tuple[Page, list[Built]]]:
     """Return the pages with what each shows; what no page names is on the last one."""
     shown = [page.shows for page in pages()]
     rest = [item for item in items if item.label != FIRST and not any(item.label in labels for labels in shown)]
-    found = [
+    placed = [
         (page, sorted((item for item in items if item.label in page.shows), key=lambda i: page.shows.index(i.label)))
         for page in pages()
     ]
-    return [*found, *([(_REST, rest)] if rest else [])]
+    return [*placed, *([(_REST, rest)] if rest else [])]
 
 
 def _links(out: Path | None) -> dict[str, str]:
@@ -108,7 +108,7 @@ def _frequent_styles(svgs: Sequence[str]) -> dict[str, str]:
 def _in_page(svg: str, styles: Mapping[str, str], number: int) -> str:
     """Return a picture with the page's classes, and with IDs of its number on the page instead of its name."""
     svg = re.sub(r'(id="|#)[\w.-]+-(\d+[")])', rf"\1p{number}-\2", svg)
-    return re.sub(r'style="([^"]*)"', lambda own: _class_of(own, styles), svg)
+    return re.sub(r'style="([^"]*)"', lambda match: _class_of(match, styles), svg)
 
 
 def _class_of(attribute: re.Match[str], styles: Mapping[str, str]) -> str:
@@ -195,3 +195,27 @@ def _short(text: str) -> str:
         return f"{float(text):.4g}"
     except ValueError:
         return text
+
+
+class Subject(NamedTuple):
+    """The environments and the methods of an artefact."""
+
+    environments: list[str]
+    methods: list[str]
+
+
+def subject(item: Built) -> Subject:
+    """Return the environments and methods of an artefact, from its texts and from its runs."""
+    texts, methods = [item.product.caption], {name_of(run.method) for run in item.runs}
+    if table := item.table:
+        texts += [*table.names, *table.headings, *(value.text for row in table.rows for value in row[: table.left])]
+        methods |= {method for method in table.methods if method}
+    run = {environment_name(run.env) for run in item.runs}
+    return Subject(sorted(run.union(environments_in(*texts))), sorted(methods))
+
+
+def environments_in(*texts: str) -> list[str]:
+    """Return the environments that texts name, by printed name or by setting."""
+    words = {word.lower() for text in texts for word in re.findall(r"\w+", text)}
+    names = {env: environment_name(env) for env in known_environments()}
+    return sorted({name for env, name in names.items() if words & {env.lower(), name.lower()}})

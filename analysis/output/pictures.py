@@ -1,5 +1,6 @@
 """Write pictures as files, on all cores: embedding fonts in each picture takes most of the time of an analysis."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,21 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from analysis.output.slim import slim
 from analysis.plots.hover import to_svg
 from analysis.plots.style import GREY
 from bepo.core.errors import UserError, told
 from bepo.core.forks import map_in_forks
+
+_LEFT_OUT = re.compile(
+    r"""<metadata>.*?</metadata>     # matplotlib's name and the title again
+    |\ font-family:\ [^;"]*;?        # the page has its own font
+    |\ transform="rotate\(-?0\ [^)]*\)"
+    |\ xmlns:xlink="[^"]*"
+    |(?<=\ )xlink:(?=href)
+    |\ r="3"                         # page.html sets the radius of marks
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 # Without dates and versions the same runs give the same bytes.
 _METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
@@ -79,3 +90,45 @@ def _sign(picture: Figure, text: str) -> None:
         share = _MARGIN / picture.get_figheight()
         engine.set(rect=(0, share, 1, 1 - share))  # pyright: ignore[reportCallIssue] (of constrained layout)
     picture.text(0.998, 0.002, text, ha="right", va="bottom", fontsize=5, color=GREY)
+
+
+def slim(svg: str) -> str:
+    """Return an SVG without fonts, empty groups and line breaks, its coordinates with one decimal."""
+    svg = _without_bare_groups(_LEFT_OUT.sub("", svg))
+    svg = re.sub(r'\b([xy])="([-\d.]+)"', lambda match: f'{match[1]}="{_tenths(_in_tenths(match[2]))}"', svg)
+    svg = re.sub(r'\bd="([^"]*)"', lambda match: f'd="{_path(match[1])}"', svg)
+    return re.sub(r"(?<=>)\s+(?=<)", "", svg)
+
+
+def _without_bare_groups(svg: str) -> str:
+    """Return an SVG without groups that have no attribute."""
+    kept: list[bool] = []
+
+    def keep(tag: re.Match[str]) -> str:
+        if tag[0] == "</g>":
+            return tag[0] * kept.pop()
+        kept.append(tag[0] != "<g>")
+        return tag[0] * kept[-1]
+
+    return re.sub(r"<g\b[^>]*>|</g>", keep, svg)
+
+
+def _path(data: str) -> str:
+    """Return path data with each line relative to the point before it, which takes fewer digits."""
+    short, at = [], [0, 0]
+    for command, numbers in re.findall(r"([A-Za-z])([^A-Za-z]*)", data):
+        places = [_in_tenths(number) for number in numbers.split()]
+        if command == "L":
+            short.append("l" + " ".join(_tenths(new - old) for new, old in zip(places, at, strict=True)))
+        else:
+            short.append(command + " ".join(map(_tenths, places)))
+        at = places[-2:] or at
+    return "".join(short)
+
+
+def _in_tenths(number: str) -> int:
+    return round(10 * float(number))
+
+
+def _tenths(number: int) -> str:
+    return f"{number / 10:g}"

@@ -81,10 +81,10 @@ def _cpu_hours(run: Run) -> float:
 def _lines(needs: list[Need], tier: str) -> Iterator[str]:
     unknown = f"more than {MOST_SEEDS} seeds, or no estimate (one seed, or seeds that agree exactly)"
     yield f"{'claim':34} {'seeds':>6} {'runs':>5} {'core-hours':>10}  command"
-    for one in needs:
-        if not isfinite(one.seeds):
-            yield f"{one.claim:34} {'?':>6} {'':>5} {'':>10}  {unknown}"
+    for claim in needs:
+        if not isfinite(claim.seeds):
+            yield f"{claim.claim:34} {'?':>6} {'':>5} {'':>10}  {unknown}"
             continue
-        what = " ".join(filter(None, [*(one.studies or ["STUDY"]), one.place, f"tier={tier}"]))
-        command = f"python -m bepo.sweep {what} 'seed=range({one.first},{one.first + int(one.seeds)})'"
-        yield f"{one.claim:34} {int(one.seeds):6} {one.runs:5} {one.hours:10.1f}  {command}"
+        what = " ".join(filter(None, [*(claim.studies or ["STUDY"]), claim.place, f"tier={tier}"]))
+        command = f"python -m bepo.sweep {what} 'seed=range({claim.first},{claim.first + int(claim.seeds)})'"
+        yield f"{claim.claim:34} {int(claim.seeds):6} {claim.runs:5} {claim.hours:10.1f}  {command}"

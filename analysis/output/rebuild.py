@@ -49,7 +49,7 @@ def rebuild(
     if not built:
         raise left_out.problems[0]
     if labels:
-        _print([one for one in built if one.tier in tiers])
+        _print([item for item in built if item.tier in tiers])
     else:
         _print_summary(built)
     print(f"tables:  {out / 'tables'}\nfigures: {out / 'figures'}")
@@ -58,10 +58,10 @@ def rebuild(
             write_macros(built, out)
         report = out / "report.html"
         with left_out.of(str(report)):
-            claims = {one: evaluated_claims(source, one, allow_mixed) for one in source.tiers()}
-            own, shown = newest(ledger(source.results), number=None), source.tiers()
+            claims = {tier: evaluated_claims(source, tier, allow_mixed) for tier in source.tiers()}
+            recent, shown = newest(ledger(source.results), number=None), source.tiers()
             report.write_text(
-                page.render(built, shown, source.label, claims, own, out, source.main_tier(shown)), encoding="utf-8"
+                page.render(built, shown, source.label, claims, recent, out, source.main_tier(shown)), encoding="utf-8"
             )
             print(f"page:    {report}")
     return not left_out.problems
@@ -77,15 +77,15 @@ def rebuild_studies(
     if not names:
         raise UserError(f"study: name one of {', '.join(source.studies())}")
     for name in names:
-        built, left_out = [one for tier in tiers for one in build_study(name, source, tier, metrics)], LeftOut()
+        built, left_out = [item for tier in tiers for item in build_study(name, source, tier, metrics)], LeftOut()
         if not built:
             raise UserError(f"study {name}: no complete run yet (python -m analysis runs study={name})")
         if not (built := write(built, out, left_out)):
             raise left_out.problems[0]
         _print(built)
-        for one in built:
-            kind = ("tables", "md") if one.table else ("figures", "png")
-            print(f"{one.tier}: {out / kind[0] / f'{one.label}.{one.tier}.{kind[1]}'}")
+        for item in built:
+            kind = ("tables", "md") if item.table else ("figures", "png")
+            print(f"{item.tier}: {out / kind[0] / f'{item.label}.{item.tier}.{kind[1]}'}")
 
 
 def _print(built: list[Built]) -> None:
@@ -95,23 +95,23 @@ def _print(built: list[Built]) -> None:
         print(f"left out: {line}", file=sys.stderr)
     if unfinished:
         print(f"left out: {unfinished} runs that are not complete (python -m analysis runs)", file=sys.stderr)
-    for one in built:
-        if one.table and sys.stdout.isatty():
-            print(f"\n{one.label} (tier {one.tier})\n{one.table.caption}")
-            show_table(one.table.names, [[cell.text for cell in row] for row in one.table.rows])
-            print("\n".join(one.table.notes))
-        elif one.table:
-            print(f"\n{one.label} (tier {one.tier})\n\n{to_markdown(one.table)}")
-        elif one.product.notes:
-            print(f"\n{one.label} (tier {one.tier}): {' '.join(one.product.notes)}")
+    for item in built:
+        if item.table and sys.stdout.isatty():
+            print(f"\n{item.label} (tier {item.tier})\n{item.table.caption}")
+            show_table(item.table.names, [[cell.text for cell in row] for row in item.table.rows])
+            print("\n".join(item.table.notes))
+        elif item.table:
+            print(f"\n{item.label} (tier {item.tier})\n\n{to_markdown(item.table)}")
+        elif item.product.notes:
+            print(f"\n{item.label} (tier {item.tier}): {' '.join(item.product.notes)}")
 
 
 def _print_summary(built: list[Built]) -> None:
     """Print one line per tier, and one line about runs that were left out."""
     for tier in reversed(TIERS):
-        mine = [one for one in built if one.tier == tier]
-        runs = {run.id for one in mine for run in one.runs}
-        tables = [one for one in mine if one.table]
+        mine = [item for item in built if item.tier == tier]
+        runs = {run.id for item in mine for run in item.runs}
+        tables = [item for item in mine if item.table]
         if mine:
             shown = f"{sum(map(_shows_runs, tables))} of {len(tables)} tables show runs"
             print(f"tier {tier}: {len(runs)} runs; {shown}; {len(mine) - len(tables)} figures")
@@ -122,13 +122,13 @@ def _print_summary(built: list[Built]) -> None:
         print(f"          see `python -m analysis runs`{': ' if lines else ''}{'; '.join(lines)}")
 
 
-def _shows_runs(one: Built) -> bool:
-    entries = one.table.entries if one.table else []
-    return any(entry.reproduced for entry in entries) if entries else bool(one.runs)
+def _shows_runs(item: Built) -> bool:
+    entries = item.table.entries if item.table else []
+    return any(entry.reproduced for entry in entries) if entries else bool(item.runs)
 
 
 def _left_out(built: list[Built]) -> tuple[list[str], int]:
     """Return the reasons for runs left out, and the number of incomplete runs."""
-    skipped = sorted({line for one in built for line in one.skipped})
+    skipped = sorted({line for item in built for line in item.skipped})
     reasons = [line for line in skipped if not line.endswith(INCOMPLETE)]
     return reasons, len(skipped) - len(reasons)

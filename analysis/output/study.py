@@ -65,9 +65,9 @@ def varying(runs: Sequence[Run]) -> list[str]:
     Runs are compared within their environment and model.
     """
     places = grouped(runs, lambda run: (run.env, run.model)).values()
-    values = {run: own for place in places for run, own in differing({run.id: run.config for run in place}).items()}
+    values = {run: diff for place in places for run, diff in differing({run.id: run.config for run in place}).items()}
     seeds = _seeds(runs)
-    names = dict.fromkeys(name for own in values.values() for name in own if name not in seeds)
+    names = dict.fromkeys(name for diff in values.values() for name in diff if name not in seeds)
     chosen: list[str] = []
     parts = {(run.env, run.model) for run in runs}
     for name in sorted(names, key=lambda name: (name != "credit.name", not name.startswith("credit."), name)):

@@ -39,10 +39,10 @@ def statistics(entries: Iterable[Entry]) -> str:
 
 def _statistics(entry: Entry) -> dict[str, str | float | None]:
     mean, over, seeds, versus = NO_INTERVAL, "", "", entry.versus
-    if own := entry.reproduced:
-        mean, over, seeds = bootstrap(own.sample), own.level, own.sample.seed_counts
+    if reproduced := entry.reproduced:
+        mean, over, seeds = bootstrap(reproduced.sample), reproduced.level, reproduced.sample.seed_counts
     line = dict(zip(("entry", "reported", "reported_std"), (entry.path, *_parts(entry.reported))))
-    line |= dict(zip(("reproduced", "std"), _parts(own or entry.missing)))
+    line |= dict(zip(("reproduced", "std"), _parts(reproduced or entry.missing)))
     line |= {"over": over, "seeds": seeds, "low": mean.low, "high": mean.high, "gap": entry.gap}
     line |= {"rival": entry.rival, "difference": versus.difference}
     line |= {"difference_low": versus.interval.low, "difference_high": versus.interval.high}

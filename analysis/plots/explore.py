@@ -33,10 +33,10 @@ def studies(source: Source) -> dict[str, tuple[str, str]]:
     Runs of the results folder that belong to no study come after one's own studies, as study ``""`` of their tier.
     """
     every = source.places()
-    own = [place for place in every if (source.results / "studies" / place[0] / place[1]).is_dir()]
+    local = [place for place in every if (source.results / "studies" / place[0] / place[1]).is_dir()]
     alone = dict.fromkeys(("", run.tier) for run in without_study(source))
-    others = [place for place in every if place not in own]
-    mine = {f"{name or 'runs without a study'} ({tier})": (name, tier) for name, tier in [*own, *alone]}
+    others = [place for place in every if place not in local]
+    mine = {f"{name or 'runs without a study'} ({tier})": (name, tier) for name, tier in [*local, *alone]}
     return mine | {f"{name} ({tier}, published)": (name, tier) for name, tier in others}
 
 
@@ -46,11 +46,11 @@ def without_study(source: Source) -> list[Run]:
     folders = [
         path.parent for path in sorted(source.results.glob(f"runs/*/{RUN}")) if path.parent.name not in of_studies
     ]
-    found = []
+    loaded = []
     for folder in folders:
         with suppress(Corrupt):
-            found.append(Run(read_run(folder, hashed=False)))
-    return found
+            loaded.append(Run(read_run(folder, hashed=False)))
+    return loaded
 
 
 def runs(source: Source, study: str, tier: str) -> dict[str, Run]:
@@ -63,8 +63,8 @@ def runs(source: Source, study: str, tier: str) -> dict[str, Run]:
     kinds = {run.id: f"{run.env} {run.model} {name_of(run.method)}" for run in runs}
     words: dict[str, str] = {}
     for alike in grouped(runs, lambda run: kinds[run.id]).values():
-        for run, own in differing({run.id: run.config for run in alike}).items():
-            words[run] = "".join(f" {name.removeprefix('credit.')}={own[name]}" for name in own if name != "seed")
+        for run, values in differing({run.id: run.config for run in alike}).items():
+            words[run] = "".join(f" {name.removeprefix('credit.')}={values[name]}" for name in values if name != "seed")
     return {f"{kinds[run.id]}{words[run.id]} seed {run.seed} ({run.id})": run for run in runs}
 
 
@@ -74,9 +74,9 @@ def paths_by_name(results: Path) -> dict[str, Path]:
     The names of published runs say so.
     """
     paths = every_run(results)
-    own = {run: path for run, path in paths.items() if path.suffix != ".zip"}
-    newest = sorted(own, key=lambda run: own[run].stat().st_mtime, reverse=True)
-    return {run: own[run] for run in newest} | {f"{run} (published)": paths[run] for run in paths if run not in own}
+    local = {run: path for run, path in paths.items() if path.suffix != ".zip"}
+    newest = sorted(local, key=lambda run: local[run].stat().st_mtime, reverse=True)
+    return {run: local[run] for run in newest} | {f"{run} (published)": paths[run] for run in paths if run not in local}
 
 
 def rollouts(run: Run) -> dict[str, Callable[[], RolloutBatch]]:
@@ -109,13 +109,13 @@ def curves(chosen: Mapping[str, Run], metrics: Sequence[str]) -> Picture:
 
 def histograms(terms: pd.DataFrame) -> Picture:
     """Draw a histogram of the advantage and of each of its terms (``bepo.explore.diagnosis.terms``)."""
-    found = diagnosis.histograms(terms)
-    rows = -(-len(found) // _HISTOGRAMS)
+    bars = diagnosis.histograms(terms)
+    rows = -(-len(bars) // _HISTOGRAMS)
     figure, axes = panels(rows, _HISTOGRAMS, PAGE, 1.5 * rows)
-    for axis, (name, (counts, edges)) in zip(axes, found.items()):
+    for axis, (name, (counts, edges)) in zip(axes, bars.items()):
         axis.stairs(counts, edges, fill=True, color=GREY)
         axis.set_title(name)
-    for axis in axes[len(found) :]:
+    for axis in axes[len(bars) :]:
         axis.set_visible(False)
     return figure
 
@@ -123,13 +123,13 @@ def histograms(terms: pd.DataFrame) -> Picture:
 def outcomes(chosen: Mapping[str, Run]) -> pd.DataFrame:
     """Return the final success of each run, and its difference to the last run on the shared tasks (points, 95 %)."""
     success = Metric("success", "Success")
-    estimates = {name: own for name, run in chosen.items() if (own := success.estimate([run]))}
-    *_, last = (own.sample for own in estimates.values())
+    estimates = {name: estimate for name, run in chosen.items() if (estimate := success.estimate([run]))}
+    *_, last = (estimate.sample for estimate in estimates.values())
     rows = []
-    for name, own in estimates.items():
-        rows.append({"run": name, "success": own.mean})
-        if own.sample is not last and own.sample.tasks == last.tasks:
-            versus = compare(own.sample, last)
+    for name, estimate in estimates.items():
+        rows.append({"run": name, "success": estimate.mean})
+        if estimate.sample is not last and estimate.sample.tasks == last.tasks:
+            versus = compare(estimate.sample, last)
             rows[-1] |= {"difference": versus.difference, "low": versus.interval.low, "high": versus.interval.high}
     return pd.DataFrame(rows).round(2)
 

@@ -48,7 +48,7 @@ def _numbered(svg: str, salt: str) -> str:
     """Number the IDs of reused parts: matplotlib hashes lengths, whose last bit can differ between layouts."""
     names = dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', svg))
     numbers = {name: f"{salt}-{number}" for number, name in enumerate(names)}
-    return re.sub(r"\b[a-z][0-9a-f]{10}\b", lambda found: numbers.get(found[0], found[0]), svg)
+    return re.sub(r"\b[a-z][0-9a-f]{10}\b", lambda match: numbers.get(match[0], match[0]), svg)
 
 
 def _marks(figure: Figure, axis: Axes) -> Iterator[str]:

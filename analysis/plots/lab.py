@@ -16,12 +16,12 @@ from bepo.explore.colours import free
 _DASHES = ("-", "--", ":", "-.")
 
 
-def along(found: LabRows, dial: str, estimators: Sequence[str], measure: str) -> Figure:
+def along(rows: LabRows, dial: str, estimators: Sequence[str], measure: str) -> Figure:
     """Draw a measure of some estimators along a dial."""
     figure, (axis,) = style.panels(1, 1, style.PAGE, 3)
     axis.set(xlabel=dial, ylabel=measure)
     for number, (words, colour) in enumerate(zip(estimators, free(len(estimators)))):
-        lab_line(axis, label_of(words), colour, number, found.along(dial, words, measure))
+        lab_line(axis, label_of(words), colour, number, rows.along(dial, words, measure))
     scale(axis, dial)
     style.legend_above(figure, axis.lines, columns=4)
     return figure

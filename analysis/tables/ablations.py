@@ -103,9 +103,9 @@ def _mixing_ablation(
 
     @artefact(label, "table", keys, alike=ALIKE)
     def _(studies: Studies) -> Table:
-        own, *others = studies.values()
-        twins = _twins(own, [run for study in others for run in study.runs])
-        runs = replace(own, runs=[*own.runs, *twins])
+        mixing, *others = studies.values()
+        twins = _twins(mixing, [run for study in others for run in study.runs])
+        runs = replace(mixing, runs=[*mixing.runs, *twins])
         table = grid(label, runs, _WORDS["captions"][label], (SUCCESS, SCORE), WEBSHOP, rows, level="evaluation")
         table.notes += [_WORDS["twins"]] if twins else []
         return table
@@ -113,14 +113,14 @@ def _mixing_ablation(
 
 def _twins(study: StudyRuns, grpo: Sequence[Run]) -> list[Run]:
     """Return GRPO's runs of further seeds, where it and outcome credit alone learned the same on every shared seed."""
-    found = []
-    own = grouped(study.rows.get(OUTCOME_ONLY, []), lambda run: (run.env, run.model))
+    twins = []
+    by_place = grouped(study.rows.get(OUTCOME_ONLY, []), lambda run: (run.env, run.model))
     for place, others in grouped(grpo, lambda run: (run.env, run.model)).items():
-        learned = {run.seed: run.learned for run in own.get(place, [])}
+        learned = {run.seed: run.learned for run in by_place.get(place, [])}
         shared = [run for run in others if run.seed in learned]
         if len(shared) >= FEWEST and all(run.learned == learned[run.seed] for run in shared):
-            found += [run for run in others if run.seed not in learned]
-    return found
+            twins += [run for run in others if run.seed not in learned]
+    return twins
 
 
 ablation("gate-ablation", "gate_thresholds", settings("n_min", "b_min"), ("Gate", "$n_min$", "$b_min$"), _thresholds)

@@ -44,11 +44,11 @@ def blocks_claims(studies: Studies) -> Table:
     used = runs_in_blocks(studies, CLAIMED)
     tested = tested_claims(plan, used)
     judged = studies.tier != "smoke"
-    verdicts = [_verdict(plan, one) if judged else "not judged" for one in tested]
-    found = [_difference(one) for one in tested]
+    verdicts = [_verdict(plan, result) if judged else "not judged" for result in tested]
+    differences = [_difference(result) for result in tested]
     rows = [
-        [*_named(one.claim), str(len(one.values)), difference, _p(one), verdict]
-        for one, difference, verdict in zip(tested, found, verdicts)
+        [*_named(result.claim), str(len(result.values)), difference, _p(result), verdict]
+        for result, difference, verdict in zip(tested, differences, verdicts)
     ]
     looks = "; ".join(f"{look.blocks} blocks, {100 * look.level:g} %" for look in plan.looks)
     wanted = _to_train(plan, tested)
@@ -69,7 +69,7 @@ def blocks_claims(studies: Studies) -> Table:
         ],
         used=used,
         left=4,
-        facts=_facts(tested, found, verdicts),
+        facts=_facts(tested, differences, verdicts),
     )
 
 
@@ -114,7 +114,7 @@ def _with_credit_of(runs: Sequence[Run], others: Sequence[Run]) -> list[Run]:
     wanted = {(run.env, ROW_IN_BLOCKS.row(run)): _credit(run) for run in runs}
     return [
         run
-        for run in {one.id: one for one in others}.values()
+        for run in {other.id: other for other in others}.values()
         if wanted.get((run.env, VARIANT.row(run))) == _credit(run)
     ]
 
@@ -125,21 +125,21 @@ def _credit(run: Run) -> Mapping[str, object]:
 
 def early_speed(runs: Sequence[Run], updates: int) -> pd.DataFrame:
     """Return the success in training over the first ``updates`` updates: training seeds by rows."""
-    found: dict[str, dict[int, float]] = {}
+    by_row: dict[str, dict[int, float]] = {}
     for run in runs:
         if "train/success" in run.metrics and run.updates >= updates:
             rates = run.metrics["train/success"].to_numpy(float)[:updates]
-            found.setdefault(str(VARIANT.row(run)), {})[run.seed] = 100 * float(rates.mean())
-    return pd.DataFrame(found, dtype=float)
+            by_row.setdefault(str(VARIANT.row(run)), {})[run.seed] = 100 * float(rates.mean())
+    return pd.DataFrame(by_row, dtype=float)
 
 
 def _start(in_blocks: pd.DataFrame, name: str, one_start: pd.DataFrame) -> str:
     over_blocks, over_seeds = (weighted(table, {name: 1, BASELINE: -1}) for table in (in_blocks, one_start))
     if name == BASELINE or min(len(over_blocks), len(over_seeds)) < FEWEST:
         return "–"
-    own, other = over_blocks.std(ddof=1), over_seeds.std(ddof=1)
-    p = fdtrc(len(over_blocks) - 1, len(over_seeds) - 1, (own / other) ** 2)
-    return f"{own:.1f} / {other:.1f}, p {p:.2g}"
+    of_blocks, of_seeds = over_blocks.std(ddof=1), over_seeds.std(ddof=1)
+    p = fdtrc(len(over_blocks) - 1, len(over_seeds) - 1, (of_blocks / of_seeds) ** 2)
+    return f"{of_blocks:.1f} / {of_seeds:.1f}, p {p:.2g}"
 
 
 def _named(claim: BlockClaim) -> list[str]:
@@ -151,31 +151,31 @@ def _named(claim: BlockClaim) -> list[str]:
     ]
 
 
-def _difference(one: Tested) -> str:
-    return Contrast.over(one.values).text(none=NOT_RUN)
+def _difference(result: Tested) -> str:
+    return Contrast.over(result.values).text(none=NOT_RUN)
 
 
-def _p(one: Tested) -> Printed | str:
-    return Printed(Estimate(one.p), ".2g") if len(one.values) else NOT_RUN
+def _p(result: Tested) -> Printed | str:
+    return Printed(Estimate(result.p), ".2g") if len(result.values) else NOT_RUN
 
 
-def _facts(tested: Sequence[Tested], found: Sequence[str], verdicts: Sequence[str]) -> dict[str, str]:
+def _facts(tested: Sequence[Tested], differences: Sequence[str], verdicts: Sequence[str]) -> dict[str, str]:
     """Return the number of claims, and each claim's difference and verdict, for the paper's running text."""
-    facts = {"blocks/claims": str(len(tested)), "blocks/decided": str(sum(one.look is not None for one in tested))}
-    for one, difference, verdict in zip(tested, found, verdicts):
-        facts[f"blocks/{one.claim.id}/difference"], facts[f"blocks/{one.claim.id}/verdict"] = difference, verdict
+    facts = {"blocks/claims": str(len(tested)), "blocks/decided": str(sum(test.look is not None for test in tested))}
+    for test, difference, verdict in zip(tested, differences, verdicts):
+        facts[f"blocks/{test.claim.id}/difference"], facts[f"blocks/{test.claim.id}/verdict"] = difference, verdict
     return facts
 
 
-def _verdict(plan: Plan, one: Tested) -> str:
-    if one.look is None:
-        return one.verdict if len(one.values) >= plan.looks[0].blocks else "no look yet"
-    return f"{one.verdict} (at {one.look.blocks} blocks)"
+def _verdict(plan: Plan, result: Tested) -> str:
+    if result.look is None:
+        return result.verdict if len(result.values) >= plan.looks[0].blocks else "no look yet"
+    return f"{result.verdict} (at {result.look.blocks} blocks)"
 
 
 def _to_train(plan: Plan, tested: Sequence[Tested]) -> list[str]:
-    """Return what still trains, by environment: the rows of undecided claims that lack blocks."""
-    open_claims = [one.claim for one in tested if one.look is None and len(one.values) < len(plan.blocks)]
+    """Return the rows that must still train, by environment: those of undecided claims that lack blocks."""
+    open_claims = [result.claim for result in tested if result.look is None and len(result.values) < len(plan.blocks)]
     by_env = grouped(open_claims, lambda claim: claim.env)
     labels = {env: {row_label(n) for claim in of for n in (claim.more, claim.less)} for env, of in by_env.items()}
     return [f"{environment_name(env)}: {', '.join(sorted(names))}" for env, names in labels.items()]

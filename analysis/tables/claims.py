@@ -72,13 +72,13 @@ def _word(e: Evaluated) -> str:
 
 
 def _printed(e: Evaluated) -> str:
-    own = e.printed
-    if own.worst is None:
+    printed = e.printed
+    if printed.worst is None:
         return "–"
-    width = own.worst.high - own.worst.low
-    text = f"{own.worst.value:.4g}" + (f" (rounded to {width:{'.1g' if width < 1 else '.0f'}})" if width else "")
-    text += f": {own.worst.text}" if isinstance(e.claim.formula, Joined) else ""
-    return text if own.stated is None else f"{text}; said {own.stated:.4g}"
+    width = printed.worst.high - printed.worst.low
+    text = f"{printed.worst.value:.4g}" + (f" (rounded to {width:{'.1g' if width < 1 else '.0f'}})" if width else "")
+    text += f": {printed.worst.text}" if isinstance(e.claim.formula, Joined) else ""
+    return text if printed.stated is None else f"{text}; said {printed.stated:.4g}"
 
 
 def _reproduced(e: Evaluated) -> str:
@@ -189,9 +189,9 @@ def _on(e: Evaluated) -> dict[str, Outcome]:
 def _tested(tested: Outcome | None) -> str:
     if tested is None or isnan(deciding(tested).error):
         return "–"
-    one = deciding(tested)
-    low, high = one.interval
-    return f"{one.value:+.1f} [{low:.1f}, {high:.1f}], p {tested.p:.2g}"
+    decisive = deciding(tested)
+    low, high = decisive.interval
+    return f"{decisive.value:+.1f} [{low:.1f}, {high:.1f}], p {tested.p:.2g}"
 
 
 def _narrower(shown: list[Evaluated]) -> list[str]:
@@ -203,7 +203,7 @@ def _narrower(shown: list[Evaluated]) -> list[str]:
             for e in shown
             if name in e.beside and e.runs.tested
         ]
-        ratios = [own / final for own, final in pairs if isfinite(own) and isfinite(final) and final]
+        ratios = [other / final for other, final in pairs if isfinite(other) and isfinite(final) and final]
         if ratios:
             notes.append(f"{name}: {median(ratios):.2f}")
     return (
@@ -216,19 +216,22 @@ def _narrower(shown: list[Evaluated]) -> list[str]:
 @artefact("checks", "table")
 def own_checks(_: Studies) -> Table:
     """Check the consistency of the paper. These checks are ours, not the paper's claims, and need no runs."""
-    found = checks()
-    rows = [[check.claim, check.at.replace("--", "–"), _gap(own), own.verdict, check.reason] for check, own in found]
-    differ = sum(own.verdict == "no" for _, own in found)
+    checked = checks()
+    rows = [
+        [check.claim, check.at.replace("--", "–"), _gap(result), result.verdict, check.reason]
+        for check, result in checked
+    ]
+    differ = sum(result.verdict == "no" for _, result in checked)
     return Table(
         "Consistency of the paper: our checks, not claims of the paper.",
         ["Check", "At", "Gap", "Agree", "Why both should be equal"],
         rows,
-        [f"{differ} of {len(found)} disagree. Gap: the largest relative to its rounding, the only tolerance."],
+        [f"{differ} of {len(checked)} disagree. Gap: the largest relative to its rounding, the only tolerance."],
         left=2,
         widths={0: 0.35, 1: 0.15, 4: 0.3},
-        facts={"checks": str(len(found)), "disagreements": str(differ)},
+        facts={"checks": str(len(checked)), "disagreements": str(differ)},
     )
 
 
-def _gap(own: Consistency) -> str:
-    return f"{own.worst.value:+.4g}" if own.worst else "–"
+def _gap(result: Consistency) -> str:
+    return f"{result.worst.value:+.4g}" if result.worst else "–"

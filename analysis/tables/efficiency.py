@@ -28,10 +28,12 @@ def sample_efficiency(studies: Studies) -> Table:
     places = grouped(runs, lambda run: (run.env, run.model, run.task_set))
     for (env, model, _), same in sorted(places.items()):
         for threshold in THRESHOLDS:
-            found = {m: [cost_to(r, threshold / 100) for r in own] for m, own in _by_method(same).items()}
-            if not any(reached for costs in found.values() for _, reached in costs):
+            costs_of = {
+                m: [cost_to(r, threshold / 100) for r in of_method] for m, of_method in _by_method(same).items()
+            }
+            if not any(reached for costs in costs_of.values() for _, reached in costs):
                 continue
-            for method, costs in found.items():
+            for method, costs in costs_of.items():
                 rows.append([name_of(method), *_cells(costs)])
                 headings.append(f"{environment_name(env)}, model {model}: to {threshold} % in training")
                 methods.append(name_of(method))
@@ -59,7 +61,7 @@ def _by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 def _cells(costs: Sequence[tuple[Cost, bool]]) -> list[str]:
     """Return the number of seeds that reached the threshold, and each cost."""
-    reached = sum(own for _, own in costs)
+    reached = sum(done for _, done in costs)
     columns = zip(*(cost for cost, _ in costs))
     texts = [_mean(np.array(column), reached == len(costs)) if reached else "–" for column in columns]
     return [f"{reached} of {len(costs)}", *texts]

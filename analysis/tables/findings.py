@@ -73,12 +73,12 @@ def findings(studies: Studies) -> Table:
     by_env, used = trained(studies)
     of_methods = {run.id for name in EVERY_METHOD for run in studies[name].runs}
     rows, facts, ranges, leads = [], {}, [], _leads(studies)
-    for env, own in by_env.items():
-        gained = _gained([run for runs in own.one_start.values() for run in runs if run.id in of_methods], own)
-        answers = _answers(env, own, gained, leads.get(env, ""))
+    for env, data in by_env.items():
+        gained = _gained([run for runs in data.one_start.values() for run in runs if run.id in of_methods], data)
+        answers = _answers(env, data, gained, leads.get(env, ""))
         rows += [[question, environment_name(env), answer] for question, answer in answers]
-        facts |= {f"findings/share/{env}/{name}": one.text(_SHARE) for name, one in gained.items()}
-        ranges += _range_of_shares(env, own.in_blocks, gained)
+        facts |= {f"findings/share/{env}/{name}": share.text(_SHARE) for name, share in gained.items()}
+        ranges += _range_of_shares(env, data.in_blocks, gained)
     rows.sort(key=lambda row: _QUESTIONS.index(row[0]))
     return Table(
         f"What follows from the runs, by question (success in training, in points, model {MODEL}).",
@@ -108,12 +108,12 @@ def trained(studies: Studies) -> tuple[Mapping[str, Trained], list[Run]]:
     alike = select(StudyRuns("findings", studies.tier, key=VARIANT), {run.id: run for run in kept}.values()).runs
     blocks = runs_in_blocks(studies)
     in_blocks = measured_by_env(blocks)
-    found = {}
+    by_env = {}
     for env, runs in grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env).items():
         every = in_blocks.get(env, measured([]))["speed"]
         enough = every.dropna(axis="columns", thresh=enough_blocks())
-        found[env] = Trained(grouped(runs, lambda run: str(VARIANT.row(run))), enough)
-    return found, [*alike, *blocks]
+        by_env[env] = Trained(grouped(runs, lambda run: str(VARIANT.row(run))), enough)
+    return by_env, [*alike, *blocks]
 
 
 def enough_blocks() -> int:
@@ -130,12 +130,12 @@ def exploratory() -> str:
     )
 
 
-def _gained(compared: Sequence[Run], own: Trained) -> dict[str, Contrast]:
+def _gained(compared: Sequence[Run], data: Trained) -> dict[str, Contrast]:
     """Return each method's share of the oracle's headroom. ``compared``: the runs of table share-of-headroom."""
     by_name = grouped(compared, lambda run: str(VARIANT.row(run)))
     if not {NO_CREDIT, ORACLE} <= by_name.keys() or not has_headroom(by_name[NO_CREDIT], by_name[ORACLE]):
         return {}
-    gained = shares((NO_CREDIT, ORACLE), {name: learning(runs) for name, runs in by_name.items()}, own.in_blocks)
+    gained = shares((NO_CREDIT, ORACLE), {name: learning(runs) for name, runs in by_name.items()}, data.in_blocks)
     return {name: gained[name] for name in ordered(gained) if " " not in name}
 
 
@@ -146,37 +146,37 @@ def _range_of_shares(env: str, in_blocks: pd.DataFrame, gained: Mapping[str, Con
         return []
     best = max(names, key=lambda name: gained[name].value)
     common = in_blocks.reindex(columns=[NO_CREDIT, ORACLE, best]).dropna()
-    shares = [100 * (own - grpo) / (oracle - grpo) for grpo, oracle, own in common.to_numpy() if oracle != grpo]
+    shares = [100 * (method - grpo) / (oracle - grpo) for grpo, oracle, method in common.to_numpy() if oracle != grpo]
     if not shares:
         return []
     low, high = (Printed(Estimate(x), _SHARE).text for x in (min(shares), max(shares)))
     return [f"{environment_name(env)} {marked_name(best)} {low} to {high} %"]
 
 
-def _answers(env: str, own: Trained, gained: Mapping[str, Contrast], lead: str) -> Iterator[tuple[str, str]]:
+def _answers(env: str, data: Trained, gained: Mapping[str, Contrast], lead: str) -> Iterator[tuple[str, str]]:
     """Yield questions and answers. ``lead``: PPO's, in blocks."""
-    if methods := {name: one for name, one in own.differences.items() if " " not in name}:
+    if methods := {name: contrast for name, contrast in data.differences.items() if " " not in name}:
         yield _QUESTIONS[0], by_place(methods, _sorted)
-    if env in _REPORTED and (order := _order(env, own.rates, own.in_blocks)):
+    if env in _REPORTED and (order := _order(env, data.rates, data.in_blocks)):
         yield _QUESTIONS[1], order
-    if CRITIC in own.rates and BASELINE in own.rates:
-        yield _QUESTIONS[2], _lead(own.one_start, own.rates, lead)
+    if CRITIC in data.rates and BASELINE in data.rates:
+        yield _QUESTIONS[2], _lead(data.one_start, data.rates, lead)
     if gained:
-        most = max(one.units for one in gained.values())
-        yield _QUESTIONS[3], by_place({name: one for name, one in gained.items() if one.units == most}, _in_order)
+        most = max(share.units for share in gained.values())
+        yield _QUESTIONS[3], by_place({name: share for name, share in gained.items() if share.units == most}, _in_order)
 
 
-def _in_order(found: Mapping[str, Contrast]) -> str:
+def _in_order(gained: Mapping[str, Contrast]) -> str:
     """Return the share of the headroom of every method."""
-    return "; ".join(f"{marked_name(name)} {one.text(_SHARE)} %" for name, one in found.items())
+    return "; ".join(f"{marked_name(name)} {share.text(_SHARE)} %" for name, share in gained.items())
 
 
-def _sorted(found: Mapping[str, Contrast]) -> str:
-    """Return which methods are faster, which slower, and which cannot be told apart from Gated-BEPO."""
+def _sorted(leads: Mapping[str, Contrast]) -> str:
+    """Return the methods by kind: faster than Gated-BEPO, slower, and not told apart from it."""
     kinds: dict[str, list[str]] = {"faster": [], "slower": [], "not told apart": []}
-    for name, one in sorted(found.items(), key=lambda item: -item[1].value):
-        kind = "not told apart" if not one.is_apart else "faster" if one.value > 0 else "slower"
-        kinds[kind].append(f"{marked_name(name)} {one.text()}")
+    for name, contrast in sorted(leads.items(), key=lambda item: -item[1].value):
+        kind = "not told apart" if not contrast.is_apart else "faster" if contrast.value > 0 else "slower"
+        kinds[kind].append(f"{marked_name(name)} {contrast.text()}")
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
 
 
@@ -207,26 +207,26 @@ def _correlation(theirs: Mapping[str, float], speeds: pd.DataFrame) -> str:
 
 
 def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
-    """Return how far PPO is ahead in blocks and of the best method without a critic, and how these two differ."""
+    """Return PPO's lead in blocks and over the best method without a critic, and the differences of these two."""
     others = [name for name in rates if " " not in name and name != CRITIC and not is_privileged(name)]
     best = max(others, key=lambda name: float(rates[name].mean()))
-    own, other = by_name[CRITIC], by_name[best]
+    critic, other = by_name[CRITIC], by_name[best]
     told = []
-    if _ZERO in own[0].metrics and _ZERO in other[0].metrics:
-        zero = [100 * float(np.mean([run.mean(_ZERO) for run in runs])) for runs in (own, other)]
+    if _ZERO in critic[0].metrics and _ZERO in other[0].metrics:
+        zero = [100 * float(np.mean([run.mean(_ZERO) for run in runs])) for runs in (critic, other)]
         told.append(f"{zero[0]:.0f} % instead of {zero[1]:.0f} % of transitions have no advantage")
     if in_blocks:
         return ". ".join([in_blocks, *(f"One start, against {marked_name(best)}: {text}" for text in told)])
-    if min(cost := [float(np.mean([_seconds(run) for run in runs])) for runs in (own, other)]) > 0:
+    if min(cost := [float(np.mean([_seconds(run) for run in runs])) for runs in (critic, other)]) > 0:
         told.append(f"it costs {cost[0] / cost[1]:.1f} times the CPU seconds")
-    if None not in (tasks := [_tasks(runs[0]) for runs in (own, other)]):
+    if None not in (tasks := [_tasks(runs[0]) for runs in (critic, other)]):
         told.insert(0, f"an update has {tasks[0]} tasks instead of {tasks[1]}")
     lead = f"{difference(rates[CRITIC], rates[best])} against {marked_name(best)}, the best without a critic"
     return "; ".join([lead, *told])
 
 
 def _leads(studies: Studies) -> dict[str, str]:
-    """Return how far PPO is ahead of GRPO, and how far on the same tasks, by environment with enough blocks."""
+    """Return PPO's lead over GRPO, and that on the same tasks, by environment with enough blocks."""
     told = {}
     for env, frames in read_tables()["critic-lead"].frames(studies)[0].items():
         speed = frames["speed"]

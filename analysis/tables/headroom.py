@@ -77,9 +77,9 @@ def _compare(base: Sequence[Run], oracle: Sequence[Run]) -> list[Estimate | Prin
 
 def oracles(runs: Sequence[Run]) -> list[str]:
     """Return a note that says which oracle each environment has; none without an oracle."""
-    found = sorted({(environment_name(run.env), str(run["variant"])) for run in runs if run.method == ORACLE})
-    by_env = grouped(found, lambda pair: pair[0])
-    told = "; ".join(f"{env}: {' and '.join(variant for _, variant in own)}" for env, own in by_env.items())
+    variants = sorted({(environment_name(run.env), str(run["variant"])) for run in runs if run.method == ORACLE})
+    by_env = grouped(variants, lambda pair: pair[0])
+    told = "; ".join(f"{env}: {' and '.join(variant for _, variant in same)}" for env, same in by_env.items())
     return [f"Credit of the oracle (docs/credit.md): {told}."] if told else []
 
 
@@ -92,5 +92,5 @@ def has_headroom(base: Sequence[Run], oracle: Sequence[Run]) -> bool:
 def _difference(base: Sequence[Run], oracle: Sequence[Run]) -> tuple[float, float]:
     """Return by how many points the oracle exceeds GRPO, and the standard error; nan with a single seed."""
     rates = learning(base), learning(oracle)
-    error = hypot(*(own.std(ddof=1) / sqrt(len(own)) for own in rates)) if min(map(len, rates)) > 1 else nan
+    error = hypot(*(sample.std(ddof=1) / sqrt(len(sample)) for sample in rates)) if min(map(len, rates)) > 1 else nan
     return float(rates[1].mean() - rates[0].mean()), error

@@ -138,7 +138,7 @@ def environments(studies: Studies) -> Table:
 
 
 def _origin(places: dict[str, PlaceSettings]) -> str:
-    run = [f"{place} ({own.runs})" for place, own in places.items() if own.runs]
+    run = [f"{place} ({settings.runs})" for place, settings in places.items() if settings.runs]
     if not run:
         return "Composed from conf/ and experiments/. None of these settings was run at this tier."
     return f"From the runs of {', '.join(run)}. The others are composed from conf/ and experiments/."

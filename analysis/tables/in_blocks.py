@@ -44,15 +44,15 @@ class Column:
     measure: str = "speed"
     count: bool = False
 
-    def cell(self, frames: Frames, own: str) -> Printed | str:
-        """Return the cell of the row ``own``."""
+    def cell(self, frames: Frames, row: str) -> Printed | str:
+        """Return the cell of the row ``row``."""
         table = frames[self.measure]
-        names = [own if name == _OWN else name for name in ([self.of] if isinstance(self.of, str) else self.of)]
+        names = [row if name == _OWN else name for name in ([self.of] if isinstance(self.of, str) else self.of)]
         if len(names) == 1:
             points = weighted(table, {names[0]: 1}).to_numpy()
             return mean_of(points) if len(points) else NOT_RUN
-        found = difference(table, *names)
-        return f"{found.text()} ({found.units})" if self.count and found.units else found.text()
+        contrast = difference(table, *names)
+        return f"{contrast.text()} ({contrast.units})" if self.count and contrast.units else contrast.text()
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class BlockTable:
         by_env, used = self.frames(studies)
         lines = [line for name, frames in self._groups(by_env).items() for line in self._lines(name, frames)]
         nothing = measured([])
-        judged = [one.on(studies.tier, by_env.get(one.env or self.env, nothing)["speed"]) for one in self.declared]
-        told = {one.test.name: one.told for one in judged}
+        judged = [test.on(studies.tier, by_env.get(test.env or self.env, nothing)["speed"]) for test in self.declared]
+        told = {result.test.name: result.told for result in judged}
         facts = {
             f"{self.label}/{env}/{name}": difference(frames["speed"], *pair).text()
             for env, frames in by_env.items()
@@ -99,7 +99,7 @@ class BlockTable:
             ],
             used=used,
             headings=[group for group, _ in lines] if self.rows == "all" else [],
-            facts={name: text for one in judged for name, text in one.facts.items()} | facts,
+            facts={name: text for result in judged for name, text in result.facts.items()} | facts,
         )
 
     def frames(self, studies: Studies) -> tuple[dict[str, Frames], list[Run]]:
@@ -110,7 +110,7 @@ class BlockTable:
             if self.env in ("", env):
                 runs = [run for run in runs if self.blocks[0] <= run.seed <= self.blocks[1] and self._shows(run)]
                 rows = grouped(runs, lambda run: run.seed)
-                full = {block for block, own in rows.items() if wanted <= {self.key.row(run) for run in own}}
+                full = {block for block, in_block in rows.items() if wanted <= {self.key.row(run) for run in in_block}}
                 if kept := [run for run in runs if run.seed in full]:
                     by_env[env] = measured(kept, lambda run: str(self.key.row(run)))
                     used += kept
@@ -128,7 +128,7 @@ class BlockTable:
         of_methods = [{name: _without(t, method) for name, t in frames.items()} for method in methods]
         groups: dict[str, Frames] = dict(zip(map(marked_name, methods), of_methods, strict=True))
         if self.mean and len(groups) > 1:
-            groups[OVERALL] = {name: _mean([own[name] for own in of_methods]) for name in frames}
+            groups[OVERALL] = {name: _mean([of_method[name] for of_method in of_methods]) for name in frames}
         return groups
 
     def _lines(self, group: str, frames: Frames) -> Iterator[tuple[str, list[Printed | str]]]:
@@ -138,9 +138,9 @@ class BlockTable:
             rows = {name: name for name in sorted(table.columns, key=lambda name: (name != self.base, name))}
         else:
             rows = self.rows or {group: ""}
-        for name, own in rows.items():
-            blocks = len(weighted(table, {own: 1}) if own else table)
-            yield group, [name, str(blocks), *(column.cell(frames, own) for column in self.columns)]
+        for name, row in rows.items():
+            blocks = len(weighted(table, {row: 1}) if row else table)
+            yield group, [name, str(blocks), *(column.cell(frames, row) for column in self.columns)]
 
 
 def _methods(rows: Iterable[str]) -> list[str]:
@@ -155,9 +155,9 @@ def _without(table: pd.DataFrame, method: str) -> pd.DataFrame:
 
 def _mean(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the mean of tables, of the rows and in the blocks that all of them have."""
-    shared = [name for name in tables[0] if all(name in own for own in tables)]
-    blocks = set.intersection(*(set(own.index) for own in tables))
-    means = np.mean([own.reindex(index=sorted(blocks), columns=shared).to_numpy() for own in tables], axis=0)
+    shared = [name for name in tables[0] if all(name in table for table in tables)]
+    blocks = set.intersection(*(set(table.index) for table in tables))
+    means = np.mean([table.reindex(index=sorted(blocks), columns=shared).to_numpy() for table in tables], axis=0)
     return pd.DataFrame(means, sorted(blocks), shared).dropna(axis="columns", how="all")
 
 

@@ -12,16 +12,16 @@ _WORLDS = ("Tree", "Chain", "Chain, costs", "Chain, aliased")
 @artefact("lab-bias", "table")
 def lab_bias(_: object) -> Table:
     """Compare expected updates with the true gradient."""
-    declared, found = plan()["bias"], recorded("bias")
+    declared, measured = plan()["bias"], recorded("bias")
     distances = {
-        words: [found.values(at, words, "distance") for at in declared["at"]] for words in declared["estimators"]
+        words: [measured.values(at, words, "distance") for at in declared["at"]] for words in declared["estimators"]
     }
-    unbiased = [[label_of(words) for words, own in distances.items() if _is_zero(own[j])] for j in range(len(_WORLDS))]
+    unbiased = [[label_of(words) for words, row in distances.items() if _is_zero(row[j])] for j in range(len(_WORLDS))]
     everywhere = [name for name in unbiased[0] if all(name in names for names in unbiased)]
     return Table(
         "Exact bias: how far the expected update of a group points away from the gradient of success.",
         ["Estimator", *_WORLDS],
-        [[label_of(words), *map(_printed, own)] for words, own in distances.items()],
+        [[label_of(words), *map(_printed, row)] for words, row in distances.items()],
         [
             "All groups of two trajectories, weighted by their probability. A number is the distance of the expected "
             "update from the best multiple of the true gradient, relative to it. 0: the direction is unbiased.",

@@ -14,16 +14,16 @@ _SHOWN = (2, 8, 32)
 @artefact("lab-group-size", "table")
 def lab_group_size(_: object) -> Table:
     """Compare group sizes of equal gradient efficiency."""
-    found, rows = recorded("fidelity"), []
+    measured, rows = recorded("fidelity"), []
     for words in plan()["panels"]["group_size"]["estimators"]:
-        own = found.along("group_size", words, "gradient_efficiency")
-        reference = found.along("group_size", REFERENCE, "gradient_efficiency")
-        if not set(_TARGETS) <= set(own):
+        curve = measured.along("group_size", words, "gradient_efficiency")
+        reference = measured.along("group_size", REFERENCE, "gradient_efficiency")
+        if not set(_TARGETS) <= set(curve):
             continue
-        sizes = [int(k) for k in own]
-        efficiency = np.stack(list(own.values()))
+        sizes = [int(k) for k in curve]
+        efficiency = np.stack(list(curve.values()))
         sizes_needed = [in_words(needed_with_interval(sizes, efficiency, reference[k]), sizes) for k in _TARGETS]
-        rows.append([label_of(words), *(f"{own[k].mean():.2f}" for k in _SHOWN), *sizes_needed])
+        rows.append([label_of(words), *(f"{curve[k].mean():.2f}" for k in _SHOWN), *sizes_needed])
     return Table(
         "Gradient efficiency by group size, and the group size with the efficiency of GRPO.",
         ["Estimator", *(("Efficiency", f"K = {k}") for k in _SHOWN), *(("As GRPO at", f"K = {k}") for k in _TARGETS)],

@@ -21,13 +21,13 @@ def lab_learning(_: object) -> Table:
     """Compare success in training between worlds, and the order of all settings with that on Sokoban."""
     base, rows = _learned(LEARNED), []
     for at in plan()["learning"]["at"]:
-        own = _learned(at)
-        if not set(_SHOWN) <= set(own):
+        here = _learned(at)
+        if not set(_SHOWN) <= set(here):
             continue
-        shared = [name for name in base if name in own and name not in _CONTROLS]
-        order = "–" if at == LEARNED else _agreement([base[name] for name in shared], [own[name] for name in shared])
-        shown = [f"{own[name].mean():.3f}" for name in _SHOWN]
-        best = max(shared, key=lambda name: own[name].mean())
+        shared = [name for name in base if name in here and name not in _CONTROLS]
+        order = "–" if at == LEARNED else _agreement([base[name] for name in shared], [here[name] for name in shared])
+        shown = [f"{here[name].mean():.3f}" for name in _SHOWN]
+        best = max(shared, key=lambda name: here[name].mean())
         rows.append([_printed(at), *shown, label_of(best), str(len(shared)), order])
     return Table(
         "Success in training of log-linear policies by world, and whether the estimators' order is that on Sokoban.",
@@ -45,14 +45,14 @@ def lab_learning(_: object) -> Table:
 
 def _learned(at: str) -> Mapping[str, Seeds]:
     """Return success in training over seeds by estimator."""
-    found = recorded("learning")
-    every = {name: found.values(at, name, "training") for name in dict.fromkeys(found.rows["estimator"])}
+    measured = recorded("learning")
+    every = {name: measured.values(at, name, "training") for name in dict.fromkeys(measured.rows["estimator"])}
     return {name: values for name, values in every.items() if values is not None}
 
 
-def _agreement(one: list[Seeds], other: list[Seeds]) -> str:
+def _agreement(first: list[Seeds], second: list[Seeds]) -> str:
     """Return Spearman's correlation of the means over seeds of E estimators, with its interval."""
-    rng, (a, b) = np.random.default_rng(0), (np.stack(one), np.stack(other))
+    rng, (a, b) = np.random.default_rng(0), (np.stack(first), np.stack(second))
     means = []
     for _ in range(_RESAMPLES):
         means.append([x[:, rng.integers(x.shape[1], size=x.shape[1])].mean(1) for x in (a, b)])

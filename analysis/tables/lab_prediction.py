@@ -17,11 +17,11 @@ _NAMES = {"error": "error", "gradient_efficiency": "gradient efficiency", "train
 def lab_prediction(studies: Studies) -> Table:
     """Compute the correlations that docs/lab.md declares."""
     runs = [run for run in runs_in_blocks(studies) if run.env == "sokoban"]
-    found = predictions(measured(runs)["speed"], learned_speed())
+    rows = predictions(measured(runs)["speed"], learned_speed())
     return Table(
         "Does fidelity predict learning? Rank correlation of the lab's measures with speed on text Sokoban.",
         ["Measure", "Settings", "Blocks", "Correlation", "p", "Verdict"],
-        [[*_named(one), *_numbers(one), one.verdict] for one in found],
+        [[*_named(row), *_numbers(row), row.verdict] for row in rows],
         [
             "Declared in docs/lab.md before a block was compared with the lab. Settings: the nine methods without a "
             "critic and without privileged information (primary), these with nine variants of Gated-BEPO (all), and "
@@ -35,16 +35,16 @@ def lab_prediction(studies: Studies) -> Table:
         ],
         used=runs,
         left=2,
-        facts={f"lab/prediction/{one.measure}/{one.settings}": one.verdict for one in found if one.judged}
-        | {f"lab/correlation/{one.measure}/{one.settings}": one.text for one in found if one.enough},
+        facts={f"lab/prediction/{row.measure}/{row.settings}": row.verdict for row in rows if row.judged}
+        | {f"lab/correlation/{row.measure}/{row.settings}": row.text for row in rows if row.enough},
     )
 
 
-def _named(one: Prediction) -> list[str]:
-    return [_NAMES[one.measure], f"{len(one.fidelity)} ({one.settings})"]
+def _named(row: Prediction) -> list[str]:
+    return [_NAMES[row.measure], f"{len(row.fidelity)} ({row.settings})"]
 
 
-def _numbers(one: Prediction) -> list[Printed | str]:
-    if not one.enough:
-        return [str(len(one.blocks)), "–", "–"]
-    return [str(len(one.blocks)), one.text, Printed(Estimate(one.p), ".2g")]
+def _numbers(row: Prediction) -> list[Printed | str]:
+    if not row.enough:
+        return [str(len(row.blocks)), "–", "–"]
+    return [str(len(row.blocks)), row.text, Printed(Estimate(row.p), ".2g")]

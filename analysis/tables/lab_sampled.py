@@ -78,7 +78,7 @@ def _listed(by_env: Mapping[str, str]) -> str:
 def _cells(words: str, row: str, at: str, speeds: pd.DataFrame) -> list[Printed | str]:
     cells = ((at, "error"), (at + _HIDDEN, "error"), (at, "gain"))
     measured = [recorded("sampled").values(where, words, measure) for where, measure in cells]
-    told = ["–" if own is None else Contrast.over(own).text(".3f") for own in measured]
+    told = ["–" if values is None else Contrast.over(values).text(".3f") for values in measured]
     ahead = Contrast.of(speeds, {row: 1, BASELINE: -1})
     return [*told, "0" if row == BASELINE else ahead.text() if ahead.units >= FEWEST else NOT_RUN]
 
@@ -101,7 +101,7 @@ def _correlation(measure: str, at: str, speeds: pd.DataFrame) -> Prediction | No
     return Prediction(measure, "sampled", False, np.array([x.mean() for x in both.values()]), list(FIRST_SIX), table)
 
 
-def _told(one: Prediction | None) -> str:
-    if one is None:
+def _told(result: Prediction | None) -> str:
+    if result is None:
         return "too few runs"
-    return f"{one.text} over {len(one.fidelity)} settings (p {Printed(Estimate(one.p), '.2g').text})"
+    return f"{result.text} over {len(result.fidelity)} settings (p {Printed(Estimate(result.p), '.2g').text})"

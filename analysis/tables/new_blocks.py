@@ -68,17 +68,17 @@ def next_claims(studies: Studies) -> Table:
 
 def _judged(test: BlockTest, runs: Sequence[Run], tier: str, early: bool) -> list[str]:
     """Return the cells Blocks, Difference, Bound and Verdict. ``early``: show the difference before the verdict."""
-    own = [run for run in runs if run.env == test.env]
+    in_env = [run for run in runs if run.env == test.env]
     more, less = (
-        {run.seed: MEASURES_OF_TESTS[test.measure](run) for run in own if str(ROW_IN_BLOCKS.row(run)) == row}
+        {run.seed: MEASURES_OF_TESTS[test.measure](run) for run in in_env if str(ROW_IN_BLOCKS.row(run)) == row}
         for row in (test.more, test.less)
     )
     by_block = {block: more[block] - less[block] for block in test.wanted if block in more.keys() & less.keys()}
     verdict = test.verdict(by_block) if tier != "smoke" else NOT_JUDGED
-    found, blocks = Contrast.over(list(by_block.values())), f"{len(by_block)} of {test.blocks}"
+    contrast, blocks = Contrast.over(list(by_block.values())), f"{len(by_block)} of {test.blocks}"
     if verdict in ("not run", NOT_JUDGED):
-        return [blocks, found.text() if early else "–", "–", verdict]
-    return [blocks, found.text(), f"{found.lower_bound():.1f}", verdict]
+        return [blocks, contrast.text() if early else "–", "–", verdict]
+    return [blocks, contrast.text(), f"{contrast.lower_bound():.1f}", verdict]
 
 
 class BesideTiny(Artefact):
@@ -107,8 +107,8 @@ def desktop_claims(studies: Studies) -> Table:
     order, speeds = _order(parts["order"], runs, tiny)
     told = [f"{len(order)} of {len(parts['order'].methods)} methods", "–", "–", "not run", "–"]
     if len(order) >= parts["order"].least_methods and studies.tier != "smoke":
-        found = Correlation.of(list(order.values()), [speeds[row] for row in order])
-        told[1:4] = found.text, "–", "carries over" if found.is_positive else "not shown"
+        correlation = Correlation.of(list(order.values()), [speeds[row] for row in order])
+        told[1:4] = correlation.text, "–", "carries over" if correlation.is_positive else "not shown"
     return Table(
         "Pretrained weights (SmolLM2-135M) in blocks: tests declared before the first run of a block (points).",
         ["Test", "Blocks", "Result", "Bound", "Verdict", "Tiny model"],
@@ -130,12 +130,12 @@ def desktop_claims(studies: Studies) -> Table:
 
 def _order(order: DesktopOrder, runs: Sequence[Run], tiny: Sequence[Run]) -> tuple[dict[str, float], dict[str, float]]:
     """Return the speed of the tiny model and of pretrained weights, by row, for the rows that count."""
-    own, before = (
+    now, before = (
         measured([run for run in group if run.env == "sokoban"])["speed"].reindex(columns=list(order.methods))
         for group in (runs, tiny)
     )
     before = in_all(before, FIRST_SIX)
-    counted = own.loc[:, own.notna().sum() >= order.least_blocks]
+    counted = now.loc[:, now.notna().sum() >= order.least_blocks]
     shared = counted.dropna()
     rows = [row for row in counted if row in before] if len(shared) >= order.least_blocks else []
     return _means(before, rows), _means(shared, rows)

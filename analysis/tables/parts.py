@@ -29,9 +29,9 @@ def parts(studies: Studies) -> Table:
     by_env, used = trained(studies)
     rows = []
     for question, fields in _QUESTIONS.items():
-        for env, own in by_env.items():
-            if variants := {name: one for name, one in own.differences.items() if _differs_in(name, fields)}:
-                apart = sum(one.is_apart for one in variants.values())
+        for env, data in by_env.items():
+            if variants := {name: contrast for name, contrast in data.differences.items() if _differs_in(name, fields)}:
+                apart = sum(contrast.is_apart for contrast in variants.values())
                 answer = f"{apart} of {len(variants)} intervals exclude zero. {by_place(variants, _by_value)}"
                 rows.append([question, environment_name(env), answer])
     return Table(
@@ -46,12 +46,12 @@ def parts(studies: Studies) -> Table:
     )
 
 
-def _by_value(found: Mapping[str, Contrast]) -> str:
+def _by_value(variants: Mapping[str, Contrast]) -> str:
     """Return the differences of variants from Gated-BEPO."""
-    ascending = sorted(found.items(), key=lambda item: item[1].value)
-    return ", ".join(f"{name.removeprefix(BASELINE).strip()} {one.text()}" for name, one in ascending)
+    ascending = sorted(variants.items(), key=lambda item: item[1].value)
+    return ", ".join(f"{name.removeprefix(BASELINE).strip()} {contrast.text()}" for name, contrast in ascending)
 
 
 def _differs_in(name: str, fields: Sequence[str]) -> bool:
     base, _, settings = name.partition(" ")
-    return base == BASELINE and bool(settings) and all(one.split("=")[0] in fields for one in settings.split(" "))
+    return base == BASELINE and bool(settings) and all(word.split("=")[0] in fields for word in settings.split(" "))

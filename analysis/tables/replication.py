@@ -32,22 +32,22 @@ class _Comparison:
     @cached_property
     def rates(self) -> tuple[Rates, Rates]:
         """Our success and the rival's in each pair."""
-        own, other = (REPLICATED[self.measure]([pair[side] for pair in self.pairs]) for side in (0, 1))
-        return own, other
+        ours, other = (REPLICATED[self.measure]([pair[side] for pair in self.pairs]) for side in (0, 1))
+        return ours, other
 
     @property
-    def found(self) -> Contrast:
+    def difference(self) -> Contrast:
         """Our success minus the rival's, over pairs."""
         return Contrast.over(self.rates[0] - self.rates[1])
 
     def verdict(self, p: float) -> str:
         """Return the verdict that follows from a corrected p."""
-        return "undecided" if p > LEVEL else "holds" if self.found.value > 0 else "reversed"
+        return "undecided" if p > LEVEL else "holds" if self.difference.value > 0 else "reversed"
 
     @property
     def texts(self) -> tuple[Printed | str, str]:
         """The rival's success and the difference, as the table prints them."""
-        return mean_of(self.rates[1]) if self.pairs else NOT_RUN, self.found.text(none=NOT_RUN)
+        return mean_of(self.rates[1]) if self.pairs else NOT_RUN, self.difference.text(none=NOT_RUN)
 
 
 @artefact("replication", "table", study=(MAIN, STUDY))
@@ -55,18 +55,18 @@ def replication(studies: Studies) -> Table:
     """Test the comparisons that experiments/replication.yaml declares, beside the differences seen before."""
     pairs = {rival: _pairs(studies[STUDY].runs, rival) for rival in RIVALS}
     declared = [_Comparison(measure, rival, pairs[rival]) for measure in REPLICATED for rival in RIVALS]
-    corrected = holm_adjusted([one.found.p() for one in declared]).tolist()
-    fewest = min(len(one.pairs) for one in declared)
+    corrected = holm_adjusted([comparison.difference.p() for comparison in declared]).tolist()
+    fewest = min(len(comparison.pairs) for comparison in declared)
     unjudged = "not judged" if studies[STUDY].tier == "smoke" else "not complete" if fewest < len(SEEDS) else ""
-    verdicts = [unjudged or one.verdict(p) for one, p in zip(declared, corrected)]
+    verdicts = [unjudged or comparison.verdict(p) for comparison, p in zip(declared, corrected)]
     rows, facts = [], {}
-    for one, p, verdict in zip(declared, corrected, verdicts):
-        before, (rival, found) = _seen(studies[MAIN].runs, one), one.texts
-        named = [one.measure, name_of(one.rival), before, rival, str(len(one.pairs))]
-        rows.append([*named, found, _text(one.found.p()), _text(p), verdict])
-        told = {"difference": found, "before": before, "p": _text(p).text, "verdict": verdict}
-        measure = REPLICATED[one.measure].__name__
-        facts |= {f"replication/{measure}/{one.rival}/{name}": text for name, text in told.items()}
+    for comparison, p, verdict in zip(declared, corrected, verdicts):
+        before, (rival, gap) = _seen(studies[MAIN].runs, comparison), comparison.texts
+        named = [comparison.measure, name_of(comparison.rival), before, rival, str(len(comparison.pairs))]
+        rows.append([*named, gap, _text(comparison.difference.p()), _text(p), verdict])
+        told = {"difference": gap, "before": before, "p": _text(p).text, "verdict": verdict}
+        measure = REPLICATED[comparison.measure].__name__
+        facts |= {f"replication/{measure}/{comparison.rival}/{name}": text for name, text in told.items()}
     facts |= {f"declared_{word}": str(verdicts.count(word)) for word in ("holds", "reversed", "undecided")}
     facts["declared_judged"] = "0" if unjudged else str(len(declared))
     used = list({run.id: run for same in pairs.values() for pair in same for run in pair}.values())
@@ -98,15 +98,15 @@ def _of(runs: Sequence[Run], method: str) -> list[Run]:
 def _pairs(runs: Sequence[Run], rival: str) -> list[tuple[Run, Run]]:
     """Return our run and the rival's for each pre-registered seed that both have."""
     declared = [run for run in runs if run.seed in SEEDS]
-    own, other = ({run.seed: run for run in _of(declared, method)} for method in (OURS, rival))
-    return [(own[seed], other[seed]) for seed in sorted(own.keys() & other.keys())]
+    ours, other = ({run.seed: run for run in _of(declared, method)} for method in (OURS, rival))
+    return [(ours[seed], other[seed]) for seed in sorted(ours.keys() & other.keys())]
 
 
-def _seen(runs: Sequence[Run], one: _Comparison) -> str:
+def _seen(runs: Sequence[Run], comparison: _Comparison) -> str:
     """Return the difference in the main rows."""
-    own, rival = _of(runs, OURS), _of(runs, one.rival)
-    of = REPLICATED[one.measure]
-    return difference(of(own), of(rival)) if own and rival else NOT_RUN
+    ours, rival = _of(runs, OURS), _of(runs, comparison.rival)
+    of = REPLICATED[comparison.measure]
+    return difference(of(ours), of(rival)) if ours and rival else NOT_RUN
 
 
 def _text(p: float) -> Printed:

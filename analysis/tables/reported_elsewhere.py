@@ -56,18 +56,18 @@ def reported_elsewhere(studies: Studies) -> Table:
 
 
 def _reported(method: str, entries: list[Reported]) -> Iterator[list[Printed | str | None]]:
-    for group, own in grouped(entries, lambda entry: entry.group).items():
-        found, first = {entry.column: entry for entry in own}, own[0]
+    for group, same in grouped(entries, lambda entry: entry.group).items():
+        by_column, first = {entry.column: entry for entry in same}, same[0]
         model, _, again = group.partition(", run again by ")
         by = "copied" if first.copied else f"{again}'s authors" if again else "its authors"
-        numbers = [_printed(found[c]) if c in found else None for c in _COLUMNS]
+        numbers = [_printed(by_column[c]) if c in by_column else None for c in _COLUMNS]
         yield [row_label(method, name_of), model, by, *numbers, first.note.removeprefix("copied: ")]
 
 
 def _own(method: str, tier: str, ours: Mapping[str, Frames]) -> Iterator[list[Printed | str | None]]:
     """Yield the row of this project's runs, if there are enough blocks."""
     levels = {env: weighted(frames["level"], {method: 1}).to_numpy() for env, frames in ours.items()}
-    means = {env: mean_of(own) for env, own in levels.items() if len(own) >= FEWEST}
+    means = {env: mean_of(sample) for env, sample in levels.items() if len(sample) >= FEWEST}
     if means:
         numbers = [means.get(_OURS.get(column, "")) for column in _COLUMNS]
         counts = ", ".join(f"{environment_name(env)} {len(levels[env])}" for env in _OURS.values() if env in means)

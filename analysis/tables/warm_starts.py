@@ -34,7 +34,7 @@ class _Block:
         """Yield a row for each method."""
         for method in ordered(self.rates):
             pairs = zip(self.rates[method], self.rates[NO_CREDIT])
-            differences = ["–", "–"] if method == NO_CREDIT else [self.over_base(own, base) for own, base in pairs]
+            differences = ["–", "–"] if method == NO_CREDIT else [self.over_base(rates, base) for rates, base in pairs]
             yield [name_of(method), *map(mean_of, self.rates[method]), *differences]
 
 
@@ -106,9 +106,9 @@ def _over(place: str, starts: Sequence[Sequence[Run]]) -> tuple[_Block, dict[str
     return _Block(f"{place}, over {len(starts)} starts", means, _mean_difference), by_chance
 
 
-def _mean_difference(own: Rates, base: Rates) -> str:
+def _mean_difference(rates: Rates, base: Rates) -> str:
     """Return the mean of the starts' differences with Student's interval."""
-    return Contrast.over(own - base).text()
+    return Contrast.over(rates - base).text()
 
 
 def _by_chance(samples: Sequence[Rates]) -> float:

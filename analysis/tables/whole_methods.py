@@ -26,15 +26,15 @@ ROWS = (NO_CREDIT, "gigpo", "gated_bepo", "shrunk_bepo", *WHOLE_METHODS.values()
 def whole_methods(studies: Studies) -> Table:
     """Compare methods by their success in the first episodes, as many as the shortest run of a block has."""
     by_row = grouped((r for r in runs_in_blocks(studies, STUDIES) if WHOLE.row(r) in ROWS), lambda r: str(WHOLE.row(r)))
-    found = {row: {run.seed: run for run in own} for row, own in by_row.items()}
-    shared = sorted(set.intersection(*(set(found.get(row, {})) for row in ROWS)))
-    used = [found[row][block] for row in ROWS for block in shared]
-    fewest = {block: min(_episodes(found[row][block])[-1] for row in ROWS) for block in shared}
-    speeds = pd.DataFrame({row: {block: _speed(found[row][block], fewest[block]) for block in shared} for row in ROWS})
+    run_of = {row: {run.seed: run for run in same} for row, same in by_row.items()}
+    shared = sorted(set.intersection(*(set(run_of.get(row, {})) for row in ROWS)))
+    used = [run_of[row][block] for row in ROWS for block in shared]
+    fewest = {block: min(_episodes(run_of[row][block])[-1] for row in ROWS) for block in shared}
+    speeds = pd.DataFrame({row: {block: _speed(run_of[row][block], fewest[block]) for block in shared} for row in ROWS})
     first = min(fewest.values(), default=0)
     rows: list[list[Printed | str]] = []
     for row in ROWS:
-        runs = [found[row][block] for block in shared]
+        runs = [run_of[row][block] for block in shared]
         columns = Column("", "own"), Column("", ("own", NO_CREDIT))
         speed = [column.cell({"speed": speeds}, row) if runs else NOT_RUN for column in columns]
         rows.append([name_of(row), str(len(runs)), *_totals(runs), *speed])

@@ -56,7 +56,7 @@ def read_arrays(path: str | Path | IO[bytes], make: Callable[[dict[str, np.ndarr
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:
     """Return the SHA-256 of names, types, shapes and contents as 64 hex digits."""
-    found = sha256()
+    sha = sha256()
     for name, array in sorted(arrays.items()):
-        found.update(f"{name} {array.dtype.str} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        sha.update(f"{name} {array.dtype.str} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()

@@ -128,7 +128,7 @@ class RolloutBatch:
 
     @cached_property
     def success(self) -> Bool[np.ndarray, " M"]:
-        """Return which trajectories ended in success."""
+        """Return the mask of the trajectories that ended in success."""
         return self.terminal[self.last] == Terminal.SUCCESS
 
     @cached_property
@@ -274,8 +274,8 @@ class RolloutBatch:
         Strings are numpy unicode arrays and nothing is pickled. Optional columns have their own names. See
         docs/files.md.
         """
-        own = [f.name for f in fields(self) if f.name not in ("tokens", "extras")]
-        arrays = {name: getattr(self, name) for name in own} | self.extras
+        names = [f.name for f in fields(self) if f.name not in ("tokens", "extras")]
+        arrays = {name: getattr(self, name) for name in names} | self.extras
         if self.tokens is not None:
             arrays |= {f"tokens.{f.name}": getattr(self.tokens, f.name) for f in fields(Tokens)}
         return write_arrays(arrays)

@@ -84,8 +84,8 @@ def nearest(value: object, choices: Iterable[str]) -> str:
     """
     words = list(choices)
     short = [word for word in words if "_" in word and str(value) == "".join(part[:1] for part in word.split("_"))]
-    found = short or difflib.get_close_matches(str(value), words, 1)
-    return f"; did you mean {found[0]}?" if found else ""
+    matches = short or difflib.get_close_matches(str(value), words, 1)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
@@ -136,7 +136,7 @@ def status_of(error: OSError) -> int:
 
 
 def place_of(error: OSError) -> str:
-    """Return which file cannot be read or written, and why."""
+    """Return a line with the file that cannot be read or written, and the reason."""
     return str(UserError(f"{error.filename or 'standard output'}: cannot be read or written ({why(error)})"))
 
 

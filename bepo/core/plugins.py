@@ -157,9 +157,9 @@ def _import_text(text: str) -> None:
         sys.path.append(folder)
         # Workers that unpickle the plug-in's settings import it by name.
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), folder)))
-    found = _checked_import(path.stem).__file__ or ""
-    if Path(found) not in (path, path / "__init__.py"):
-        raise UserError(f"{SETTING}{text}: the name {path.stem} belongs to {found}; rename the plug-in")
+    origin = _checked_import(path.stem).__file__ or ""
+    if Path(origin) not in (path, path / "__init__.py"):
+        raise UserError(f"{SETTING}{text}: the name {path.stem} belongs to {origin}; rename the plug-in")
     _import(path.stem, None)
 
 
@@ -171,20 +171,20 @@ def _import(name: str, package: str | None) -> None:
         if part not in _OF_ANALYSIS:
             _checked_import(f"{name}.{part}")
     try:
-        found = version(package) if package else None
+        installed = version(package) if package else None
     except PackageNotFoundError:
-        package = found = None
-    _imported[name] = ImportedPlugin(name, package, found, _digest(module))
+        package = installed = None
+    _imported[name] = ImportedPlugin(name, package, installed, _digest(module))
 
 
 def _refuse_taken(name: str, module: ModuleType) -> None:
     """Raise ``UserError`` if bepo or another plug-in has a preset or study with the name of one of this plug-in."""
     others = [Path(path) for other in _imported if other != name for path in _folders(sys.modules[other])]
-    for kind, what, own in (("conf", "preset", CONF), ("experiments", "study", EXPERIMENTS)):
+    for kind, what, ours in (("conf", "preset", CONF), ("experiments", "study", EXPERIMENTS)):
         for folder in (Path(path) / kind for path in _folders(module)):
             for file in (path.relative_to(folder) for path in sorted(folder.rglob("*.yaml"))):
                 if taken := next(
-                    (place for place in (own, *(o / kind for o in others)) if (place / file).exists()), None
+                    (place for place in (ours, *(o / kind for o in others)) if (place / file).exists()), None
                 ):
                     said = f"{what} {file.with_suffix('').as_posix()!r} is taken by {taken / file}"
                     raise UserError(f"plug-in {name}: {said}; rename {folder / file}")
@@ -205,8 +205,8 @@ def _folders(module: ModuleType) -> list[str]:
 
 
 def _modules(module: ModuleType) -> list[str]:
-    found = pkgutil.iter_modules(_folders(module))
-    return [one.name for one in found if not one.name.startswith("_")]
+    modules = pkgutil.iter_modules(_folders(module))
+    return [info.name for info in modules if not info.name.startswith("_")]
 
 
 def _digest(module: ModuleType) -> str:

@@ -29,9 +29,9 @@ class Plugin(Settings):
         """Return metadata for ``run.json`` beside the settings, such as a version of the data."""
         return {}
 
-    def refuse_names(self, own: Iterable[str], taken: Collection[str]) -> None:
+    def refuse_names(self, names: Iterable[str], taken: Collection[str]) -> None:
         """Raise ``UserError`` if a number of the plug-in has the name of one of ours, which it would replace."""
-        if replaced := [name for name in own if name in taken]:
+        if replaced := [name for name in names if name in taken]:
             raise UserError(
                 f"{self.group}={self.name}: its {replaced[0]!r} has the name of a number of bepo; rename it"
             )
@@ -100,8 +100,8 @@ class Registry(Generic[P]):
         return f"{self._package}.{name}" if name in self._modules() and name not in self() else None
 
     def _modules(self) -> list[str]:
-        found = pkgutil.iter_modules(importlib.import_module(self._package).__path__)
-        return [module.name for module in found if not module.name.startswith("_")]
+        modules = pkgutil.iter_modules(importlib.import_module(self._package).__path__)
+        return [module.name for module in modules if not module.name.startswith("_")]
 
     def make(self, name: str, /, **settings: Any) -> P:
         """Return the plug-in ``name`` with settings that Hydra has not checked.
@@ -129,8 +129,8 @@ def assignments(texts: Sequence[str]) -> dict[str, Any]:
     """Read ``key=value`` pairs of a command line. A value that is not valid JSON is a string. Raises ``UserError``."""
     values: dict[str, Any] = {}
     for text in texts:
-        key, found, value = text.partition("=")
-        if not found:
+        key, equals, value = text.partition("=")
+        if not equals:
             raise UserError(f"{text!r}: write key=value")
         try:
             values[key] = json.loads(value)

@@ -76,7 +76,7 @@ def without_rounding(
 
 
 def tied(x: Float[np.ndarray, "... n"], starts: Int[np.ndarray, " k"]) -> Bool[np.ndarray, "... k"]:
-    """Return which of k blocks have only values that are equal up to rounding, shape (k,)."""
+    """Return the mask of the k blocks whose values are all equal up to rounding, shape (k,)."""
     high, low = np.maximum.reduceat(x, starts, axis=-1), np.minimum.reduceat(x, starts, axis=-1)
     return high - low <= TIE * np.maximum(np.abs(high), np.abs(low))
 

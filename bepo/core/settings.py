@@ -87,7 +87,7 @@ class Settings:
                 raise UserError(f"{name}={value}: must be {bounds}{'' if fits else ', and finite and below 2^63'}")
 
     def missing(self) -> Missing | None:
-        """Return what this machine lacks for these settings, and the command that installs it; None: nothing.
+        """Return the part that this machine lacks for these settings, with the command that installs it, or None.
 
         Must be cheap and without side effects: ``python -m bepo.doctor`` calls it for every choice of a field.
         """
@@ -107,9 +107,9 @@ def identity(value: Any) -> Any:
     if not is_dataclass(value):
         return value
     inside = {item.name: item for item in fields(value) if item.metadata.get(_IDENTITY, True)}
-    found = {name: vars(value)[name] if _changes_the_run(item) else _default_of(item) for name, item in inside.items()}
-    neutral = {item.name for item in fields(value) if _is_neutral(item) and found.get(item.name) == _default_of(item)}
-    return {name: identity(part) for name, part in found.items() if name not in neutral}
+    values = {name: vars(value)[name] if _changes_the_run(item) else _default_of(item) for name, item in inside.items()}
+    neutral = {item.name for item in fields(value) if _is_neutral(item) and values.get(item.name) == _default_of(item)}
+    return {name: identity(part) for name, part in values.items() if name not in neutral}
 
 
 def in_identity(value: Any, path: str) -> bool:
@@ -126,14 +126,14 @@ def in_identity(value: Any, path: str) -> bool:
 
 def outside_identity(value: Any) -> dict[str, Any]:
     """Return the settings that the run ID does not contain as plain data, at any depth."""
-    found = {}
+    outside = {}
     for item in fields(value):
         part = vars(value)[item.name]
         if not _changes_the_run(item):
-            found[item.name] = asdict(part) if isinstance(part, Settings) else part
+            outside[item.name] = asdict(part) if isinstance(part, Settings) else part
         elif is_dataclass(part) and (inner := outside_identity(part)):
-            found[item.name] = inner
-    return found
+            outside[item.name] = inner
+    return outside
 
 
 def _changes_the_run(item: Field) -> bool:
@@ -146,14 +146,14 @@ def neutral_defaults(kind: type) -> dict[str, Any]:
 
     The result is cached: do not change it.
     """
-    found, types = {}, get_type_hints(kind)
+    defaults, types = {}, get_type_hints(kind)
     for item in fields(kind):
         inner, default = types[item.name], _default_of(item)
         if _is_neutral(item):
-            found[item.name] = asdict(default) if isinstance(default, Settings) else default
+            defaults[item.name] = asdict(default) if isinstance(default, Settings) else default
         elif isinstance(inner, type) and is_dataclass(inner) and (nested := neutral_defaults(inner)):
-            found[item.name] = nested
-    return found
+            defaults[item.name] = nested
+    return defaults
 
 
 def _is_neutral(item: Field) -> bool:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, TypedDict
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from bepo.core.batch import RolloutBatch
+from bepo.core.batch_checks import OF_TRANSITIONS
 from bepo.core.errors import UserError, briefly, no_exit
 from bepo.core.graph import RolloutGraph
-from bepo.core.guarded import guarded
 from bepo.core.numbers import plain_number
 from bepo.core.registry import Plugin, Registry
+from bepo.core.tokens import Tokens
+
+_GUARDED = (*OF_TRANSITIONS, "task_score", "state_group", "broken")
 
 
 @dataclass
@@ -41,13 +44,13 @@ class Credit:
 
     def numbers(self) -> dict[str, int | float]:
         """Return the metrics as Python numbers. Raises ``UserError`` for a metric that is not a real number."""
-        found = {}
+        numbers = {}
         for name, value in self.metrics.items():
             try:
-                found[name] = plain_number(value)
+                numbers[name] = plain_number(value)
             except ValueError:
                 raise UserError(f"the estimator's metrics[{name!r}] is {briefly(value)}, must be a number") from None
-        return found
+        return numbers
 
     def checked(self, n: int, n_tokens: int | None = None) -> Credit:
         """Return the same credit with float64 arrays of its own and Python numbers.
@@ -167,21 +170,35 @@ class Estimator(Plugin):
         """
         try:
             with no_exit(f"credit={self.name}: it"):
-                found = self(guarded(batch))
+                credit = self(guarded(batch))
         except ValueError as error:
             if "read-only" not in str(error):
                 raise
             raise UserError(
                 f"credit={self.name}: it changes the rollouts ({error}); copy an array to change it"
             ) from error
-        if not isinstance(found, Credit):
-            raise UserError(f"credit={self.name}: must return bepo.credit.Credit, not {type(found).__name__}")
-        states = (found.graph.batch if found.graph else batch).n_states
-        if found.gate is not None and np.shape(found.gate) != (states,):
-            raise UserError(f"the estimator's gate has shape {np.shape(found.gate)}, must be ({states},)")
-        return found.checked(len(batch), None if batch.tokens is None else len(batch.tokens.logprob))
+        if not isinstance(credit, Credit):
+            raise UserError(f"credit={self.name}: must return bepo.credit.Credit, not {type(credit).__name__}")
+        states = (credit.graph.batch if credit.graph else batch).n_states
+        if credit.gate is not None and np.shape(credit.gate) != (states,):
+            raise UserError(f"the estimator's gate has shape {np.shape(credit.gate)}, must be ({states},)")
+        return credit.checked(len(batch), None if batch.tokens is None else len(batch.tokens.logprob))
 
 
 estimators = Registry[Estimator](__name__, "credit", "credit estimator")
 register = estimators.register
 make = estimators.make
+
+
+def guarded(batch: RolloutBatch) -> RolloutBatch:
+    """Return a copy of a batch with read-only arrays.
+
+    A view would not do: ``np.add.at`` and torch write to read-only arrays.
+    """
+    arrays = {name: np.array(vars(batch)[name]) for name in _GUARDED}
+    extras = {name: np.array(values) for name, values in batch.extras.items()}
+    tokens = batch.tokens and Tokens(**{f.name: np.array(vars(batch.tokens)[f.name]) for f in fields(Tokens)})
+    for array in (*arrays.values(), *extras.values(), *(vars(tokens).values() if tokens else ())):
+        array.flags.writeable = False
+    texts = {name: list(vars(batch)[name]) for name in ("task", "state_key", "action_key")}
+    return replace(batch, **arrays, **texts, extras=extras, tokens=tokens)

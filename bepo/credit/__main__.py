@@ -107,8 +107,8 @@ def _presets() -> dict[str, Path]:
 
 def _base(path: Path) -> str:
     """Return the first default of a preset: an estimator, or another preset."""
-    found = re.search(r"^defaults:\s*[\[-]\s*(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^defaults:\s*[\[-]\s*(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _plain(value: object) -> str:

@@ -70,7 +70,7 @@ class CRBC(OutcomeTerm):
         return Credit(advantage, terms={"outcome": outcome, "step": step, "step_raw": gap})
 
     def _targets(self, graph: RolloutGraph) -> Float[np.ndarray, " N"]:
-        """Return what Q averages over the transitions of a state and action, and V over those of a state."""
+        """Return the target of each transition: its mean over a state and action is Q, over a state V."""
         if self.depth == 0:
             return discounted_returns(graph.batch, self.beta)
         if self.depth is None:

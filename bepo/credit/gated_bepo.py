@@ -118,20 +118,20 @@ class GatedBEPO(Estimator):
     def without_effect(self) -> dict[str, str]:
         if self.mixing == "outcome_only":
             return dict.fromkeys((*_OF_STEPS, *_OF_GATE, "eta_min"), "credit.mixing=outcome_only has no step term")
-        found: dict[str, str] = {}
+        unused: dict[str, str] = {}
         if self.mixing == "ungated":
-            found["eta_min"] = "credit.mixing=ungated keeps the outcome term"
+            unused["eta_min"] = "credit.mixing=ungated keeps the outcome term"
         if self.mixing == "ungated" and self.gate_order == "post":
-            return found | dict.fromkeys(_OF_GATE, "credit.mixing=ungated uses no gate") | self._of_backup()
+            return unused | dict.fromkeys(_OF_GATE, "credit.mixing=ungated uses no gate") | self._of_backup()
         if self.gate == "binary":
-            found |= dict.fromkeys(("full_visits", "full_branches"), "credit.gate=binary has no ramp")
+            unused |= dict.fromkeys(("full_visits", "full_branches"), "credit.gate=binary has no ramp")
             if self.n_min <= self.b_min:
-                found["n_min"] = f"credit.b_min={self.b_min} different successors already imply as many visits"
+                unused["n_min"] = f"credit.b_min={self.b_min} different successors already imply as many visits"
         else:
-            found |= dict.fromkeys(("n_min", "b_min"), f"credit.gate={self.gate} has no thresholds")
+            unused |= dict.fromkeys(("n_min", "b_min"), f"credit.gate={self.gate} has no thresholds")
         if self.gate == "count_ramp":
-            found["full_branches"] = "credit.gate=count_ramp counts visits"
-        return found | self._of_backup()
+            unused["full_branches"] = "credit.gate=count_ramp counts visits"
+        return unused | self._of_backup()
 
     def _of_backup(self) -> dict[str, str]:
         """Return the settings of the backup that change no value beside the others."""

@@ -107,10 +107,10 @@ class _SuccessRate:
         self._rate = (total + _PRIOR * by_distance) / (count + _PRIOR)
 
     def __call__(self, distance: np.ndarray, spare: np.ndarray) -> Float[np.ndarray, " N"]:
-        found = np.zeros(len(distance))
+        rate = np.zeros(len(distance))
         possible, at = self._cells(distance, spare)
-        found[possible] = self._rate[at]
-        return found
+        rate[possible] = self._rate[at]
+        return rate
 
     def _cells(self, distance: np.ndarray, spare: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         possible = spare >= 0  # False where the distance is NaN

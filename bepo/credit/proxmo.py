@@ -93,13 +93,13 @@ class ProxMO(OutcomeTerm):
         order = order[np.argsort(batch.state_group[order], kind="stable")]
         vectors = vectors[order]
         for part in np.split(np.arange(len(order)), np.flatnonzero(np.diff(batch.state_group[order])) + 1):
-            own, its = order[part], vectors[part[0] : part[-1] + 1]
-            share = self._similarity(its @ its.toarray().T) * visits[own]
-            baseline[own] = share @ mean[own] / share.sum(1)
+            states, its = order[part], vectors[part[0] : part[-1] + 1]
+            share = self._similarity(its @ its.toarray().T) * visits[states]
+            baseline[states] = share @ mean[states] / share.sum(1)
         return without_rounding(returns - baseline[batch.state], np.abs(returns))
 
     def _similarity(self, cosine: Float[np.ndarray, "s s"]) -> Float[np.ndarray, "s s"]:
-        """Return what is proportional to the softmax over states, 1 for the most similar one."""
+        """Return the softmax over states times a factor that makes it 1 for the most similar state."""
         if self.temperature == 0:
             return (cosine >= cosine.max(1, keepdims=True) - TIE).astype(float)
         return np.exp((cosine - cosine.max(1, keepdims=True)) / self.temperature)
@@ -140,7 +140,7 @@ def _counted(lists: Sequence[list[str]]) -> tuple[dict[str, int], scipy.sparse.c
     """Return the number of each distinct item, by appearance, and how often each list (row) has each (column)."""
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
-    rows = np.repeat(np.arange(len(lists)), [len(own) for own in lists])
+    rows = np.repeat(np.arange(len(lists)), [len(words) for words in lists])
     columns = np.fromiter(map(number.__getitem__, chain.from_iterable(lists)), int, len(rows))
     ones, shape = np.ones(len(rows)), (len(lists), len(number))
     return number, scipy.sparse.csr_array((ones, (rows, columns)), shape=shape)  # adds up

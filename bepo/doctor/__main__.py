@@ -36,9 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _look(options: argparse.Namespace) -> int:
-    found = list(findings())
-    wanted = [_named(found, name) for name in options.strict]
-    print(json.dumps([asdict(f) for f in found], indent=1) if options.json else table(found))
+    results = list(findings())
+    wanted = [_named(results, name) for name in options.strict]
+    print(json.dumps([asdict(f) for f in results], indent=1) if options.json else table(results))
     return int(any(f.problem for f in wanted))
 
 
@@ -60,12 +60,12 @@ def findings() -> Iterator[Finding]:
             yield Finding("tools", look.__name__.strip("_"), f"cannot be checked ({error})", "make install")
 
 
-def table(found: list[Finding], colour: bool | None = None) -> str:
+def table(results: list[Finding], colour: bool | None = None) -> str:
     """Return one line for each finding; below each problem, the command that fixes it."""
     colour = sys.stdout.isatty() if colour is None else colour
     yes, no = "✓✗" if _can_print("✓✗") else "+-"
     good, bad, plain = (f"\x1b[32m{yes}", f"\x1b[31m{no}", "\x1b[0m") if colour else (yes, no, "")
-    shown = [f for f in found if f.problem or not f.minor]
+    shown = [f for f in results if f.problem or not f.minor]
     width = max(len(f.name) for f in shown)
     lines, part = [], ""
     for f in shown:
@@ -76,7 +76,7 @@ def table(found: list[Finding], colour: bool | None = None) -> str:
         if f.fix:
             lines.append(f"      {'→' if yes == '✓' else '->'} {f.fix}")
     usable = sum(not f.problem for f in shown)
-    lacking = [f.name for f in found if f.name in _TUTORIAL and f.problem]
+    lacking = [f.name for f in results if f.name in _TUTORIAL and f.problem]
     lines.append(f"the tutorial needs {', '.join(lacking)}" if lacking else "all you need for the tutorial is here")
     return "\n".join([*lines, f"{usable} of {len(shown)} usable"])
 
@@ -90,8 +90,8 @@ def _can_print(text: str) -> bool:
     return True
 
 
-def _named(found: list[Finding], name: str) -> Finding:
-    by_name = {f.name: f for f in found}
+def _named(results: list[Finding], name: str) -> Finding:
+    by_name = {f.name: f for f in results}
     if name not in by_name:
         raise unknown_choice("name", name, by_name)
     return by_name[name]

@@ -101,8 +101,8 @@ def _has(python: Path, package: str) -> bool:
 
 def _programs() -> Iterator[Finding]:
     for name, program, problem, fix in PROGRAMS:
-        found = shutil.which(program)
-        yield Finding("tools", name, note=found) if found else Finding("tools", name, problem, fix)
+        path = shutil.which(program)
+        yield Finding("tools", name, note=path) if path else Finding("tools", name, problem, fix)
 
 
 PROGRAMS = [

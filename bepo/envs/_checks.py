@@ -25,8 +25,8 @@ def start_checked(env: Environment, tasks: list[Task]) -> Episodes:
         episodes = env.start(tasks)
     try:
         for name in ("observations", "instructions"):
-            if len(found := getattr(episodes, name)) != len(tasks):
-                raise _wrong(env, "start", name, found, f"a list of {len(tasks)}")
+            if len(texts := getattr(episodes, name)) != len(tasks):
+                raise _wrong(env, "start", name, texts, f"a list of {len(tasks)}")
         if wrong := [text for text in episodes.instructions if not _is_text(text)]:
             raise _wrong(env, "start", "instructions", wrong[0], "texts in Unicode")
     except BaseException:
@@ -51,7 +51,7 @@ def step_checked(env: Environment, episodes: Episodes, actions: Mapping[int, str
         steps = episodes.step(actions)
     if not isinstance(steps, dict) or steps.keys() != actions.keys():
         raise _wrong(env, "step", "results", steps, f"a dictionary of the episodes {sorted(actions)}")
-    return {i: _checked(env, one) for i, one in steps.items()}
+    return {i: _checked(env, step) for i, step in steps.items()}
 
 
 def observed(env: Environment, observation: Observation) -> Observation:
@@ -73,24 +73,24 @@ def observed(env: Environment, observation: Observation) -> Observation:
     return replace(observation, admissible=tuple(listed), image=image)
 
 
-def _checked(env: Environment, found: Step) -> Step:
-    if not isinstance(found, Step):
-        raise _wrong(env, "step", "result", found, "a Step")
-    reward = _number(env, "reward", found.reward)
-    score = _number(env, "task_score", found.task_score)
+def _checked(env: Environment, step: Step) -> Step:
+    if not isinstance(step, Step):
+        raise _wrong(env, "step", "result", step, "a Step")
+    reward = _number(env, "reward", step.reward)
+    score = _number(env, "task_score", step.task_score)
     if not abs(reward) <= MOST_REWARD:
         raise _wrong(env, "step", "reward", reward, f"finite, at most {MOST_REWARD:g} in size")
     if not 0 <= score <= 1:
         raise _wrong(env, "step", "task_score", score, "from 0 to 1")
-    if type(found.terminal) not in (Terminal, int) or found.terminal not in _ENDS:
-        raise _wrong(env, "step", "terminal", found.terminal, "NONE, SUCCESS or FAILURE")
+    if type(step.terminal) not in (Terminal, int) or step.terminal not in _ENDS:
+        raise _wrong(env, "step", "terminal", step.terminal, "NONE, SUCCESS or FAILURE")
     return replace(
-        found,
-        observation=observed(env, found.observation),
+        step,
+        observation=observed(env, step.observation),
         reward=reward,
-        terminal=Terminal(found.terminal),
+        terminal=Terminal(step.terminal),
         task_score=score,
-        broken=bool(_number(env, "broken", found.broken)),
+        broken=bool(_number(env, "broken", step.broken)),
     )
 
 

@@ -96,9 +96,9 @@ class GEM(TextEnvironment):
     def _moves(self) -> list[str]:
         """Return some random actions of GEM, or one placeholder if GEM cannot draw random actions."""
         env = make(self.id, self.kwargs)
-        own = _randomness(random.Random(0).getstate(), np.random.RandomState(0).get_state())
+        state = _randomness(random.Random(0).getstate(), np.random.RandomState(0).get_state())
         try:
-            with named(self.id, "reset"), own:
+            with named(self.id, "reset"), state:
                 env.reset(seed=0)
                 try:
                     return sorted({self.parse_action(env.sample_random_action()) or "" for _ in range(_PROBES)})

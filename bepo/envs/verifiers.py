@@ -89,8 +89,8 @@ class Verifiers(TextEnvironment):
         """Return ``Missing`` if verifiers is not installed, or a version with another interface; else None."""
         if find_spec("verifiers") is None:
             return Missing("env=verifiers needs the verifiers package", _INSTALL)
-        if (found := version("verifiers")) not in SpecifierSet(_VERSIONS):
-            return Missing(f"verifiers {found} is installed; env=verifiers supports {_VERSIONS}", _INSTALL)
+        if (installed := version("verifiers")) not in SpecifierSet(_VERSIONS):
+            return Missing(f"verifiers {installed} is installed; env=verifiers supports {_VERSIONS}", _INSTALL)
         return None
 
     def metadata(self) -> dict[str, Any]:

@@ -34,16 +34,16 @@ def strips(batch: RolloutBatch, credit: Mapping[str, Any]) -> list[Strip]:
     ``credit`` has the settings of the run's own estimator; the others have their defaults. Estimators that need the
     values of a critic, actions, entropies or the expert's steps are left out if the batch does not have them.
     """
-    own = str(credit["name"])
-    chosen = {name: configured(name, credit if name == own else {}) for name in (own, *estimators())}
-    found = []
+    trained = str(credit["name"])
+    chosen = {name: configured(name, credit if name == trained else {}) for name in (trained, *estimators())}
+    made = []
     for name, estimator in chosen.items():
         if estimator is not None and applies(estimator, batch):
             result = estimator.credit_of(batch)
             shown = {PARTS[term]: values for term, values in result.terms.items() if term in PARTS}
             label = estimator.label or name
-            found.append(Strip(name, label, name == own, result.advantage, shown if len(shown) > 1 else {}))
-    return found
+            made.append(Strip(name, label, name == trained, result.advantage, shown if len(shown) > 1 else {}))
+    return made
 
 
 def applies(estimator: Estimator, batch: RolloutBatch) -> bool:

@@ -44,11 +44,11 @@ def distance(a: str, b: str) -> float:
 
 def colours(known: Mapping[str, type[Estimator] | type[Environment]]) -> dict[str, str]:
     """Return a colour for each class by name: the one it declares, or the free one that looks most different."""
-    found = {name: cls.colour for name, cls in known.items() if cls.colour}
+    chosen = {name: cls.colour for name, cls in known.items() if cls.colour}
     for name in known:
-        if name not in found:
-            found[name] = next(iter(free(1, found.values())))
-    return found
+        if name not in chosen:
+            chosen[name] = next(iter(free(1, chosen.values())))
+    return chosen
 
 
 def free(count: int, taken: Iterable[str] = ()) -> list[str]:
@@ -56,12 +56,12 @@ def free(count: int, taken: Iterable[str] = ()) -> list[str]:
     names, places = _candidates()
     used = [oklab(colour) for colour in taken] or [oklab("#000000")]
     nearest = np.min([np.linalg.norm(places - place, axis=1) for place in used], axis=0)
-    found = []
+    chosen = []
     for _ in range(count):
         best = int(nearest.argmax())
-        found.append(names[best])
+        chosen.append(names[best])
         nearest = np.minimum(nearest, np.linalg.norm(places - places[best], axis=1))
-    return found
+    return chosen
 
 
 @cache

@@ -54,7 +54,7 @@ class ColumnRun(ArchivedRun):
         table = self.table(stream)
         stored = {str(name): column.tolist() for name, column in table.items() if name != "final"}
         floats = {str(name) for name, kind in table.dtypes.items() if kind == np.float64}
-        return {n: [None if isnan(x) else x for x in own] if n in floats else own for n, own in stored.items()}
+        return {n: [None if isnan(x) else x for x in column] if n in floats else column for n, column in stored.items()}
 
 
 def table_of(run: StoredRun, stream: str) -> pd.DataFrame:
@@ -145,7 +145,7 @@ class PublishedColumns:
         if len(missing) > _MANY:
             folder = cache_folder("runs")
             print(f"reading {len(missing)} published runs; their rows are kept in {folder}", file=sys.stderr)
-        rows = (map_in_forks if len(missing) > _MANY else map)(lambda one: self._row(one, archives[one]), missing)
+        rows = (map_in_forks if len(missing) > _MANY else map)(lambda run: self._row(run, archives[run]), missing)
         if added := [row for row in rows if row]:
             kept = [stored.read().take(pa.array(sorted(places.values()), pa.int64()))] if stored else []
             data = _parquet(pa.concat_tables([*kept, _table(added)], promote_options="default"))
@@ -205,17 +205,17 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 def _tables(rows: pa.Table, shapes: Sequence[Sequence[str]]) -> list[pd.DataFrame]:
     """Return a table for each row of a group. Those with the same columns are slices of one."""
-    found: dict[int, pd.DataFrame] = {}
+    tables: dict[int, pd.DataFrame] = {}
     for shape in dict.fromkeys(shapes):
-        members = [number for number, own in enumerate(shapes) if own == shape]
-        own = rows.select(list(shape)) if len(members) == len(shapes) else rows.select(list(shape)).take(members)
-        lists = {name: own[name].combine_chunks() for name in shape}
+        members = [number for number, other in enumerate(shapes) if other == shape]
+        part = rows.select(list(shape)) if len(members) == len(shapes) else rows.select(list(shape)).take(members)
+        lists = {name: part[name].combine_chunks() for name in shape}
         whole = pd.DataFrame({name.split(" ", 2)[2]: _column(column.flatten()) for name, column in lists.items()})
         ends = next(iter(lists.values())).offsets.to_numpy() if lists else np.zeros(len(members) + 1, int)
         for number, (start, end) in zip(members, pairwise(ends - ends[0])):
-            found[number] = whole.iloc[start:end]
-            found[number].index = pd.RangeIndex(end - start)
-    return [found[number] for number in range(len(shapes))]
+            tables[number] = whole.iloc[start:end]
+            tables[number].index = pd.RangeIndex(end - start)
+    return [tables[number] for number in range(len(shapes))]
 
 
 def _column(values: pa.Array) -> np.ndarray | pd.Series:

@@ -12,8 +12,8 @@ Row = Mapping[str, Any]
 def first_difference(a: Row, b: Row) -> int | None:
     """Return the first step, from 0, at which the actions differ or one episode has ended; None if all are equal."""
     taken = zip_longest(a["steps"], b["steps"])
-    for t, (one, other) in enumerate(taken):
-        if one is None or other is None or one["action"] != other["action"]:
+    for t, (left, right) in enumerate(taken):
+        if left is None or right is None or left["action"] != right["action"]:
             return t
     return None
 
@@ -26,8 +26,8 @@ def pairs(a: Sequence[Row], b: Sequence[Row]) -> list[tuple[int, int]]:
     places: dict[str, list[int]] = {}
     for j, row in enumerate(b):
         places.setdefault(row["task"], []).append(j)
-    found = []
+    matched = []
     for i, row in enumerate(a):
         if places.get(row["task"]):
-            found.append((i, places[row["task"]].pop(0)))
-    return found
+            matched.append((i, places[row["task"]].pop(0)))
+    return matched

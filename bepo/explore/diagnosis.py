@@ -49,12 +49,12 @@ def signals(run: StoredRun) -> pd.DataFrame:
     size = fifth(len(rows))
     last = len(rows) - size
     starts = {"first fifth": 0, "middle fifth": last // 2, "last fifth": last}
-    found = {
+    means = {
         words: {part: rows[name].iloc[start : start + size].mean() for part, start in starts.items()}
         for words, name in SIGNALS.items()
         if name in rows
     }
-    return pd.DataFrame.from_dict(found, orient="index", columns=list(starts))
+    return pd.DataFrame.from_dict(means, orient="index", columns=list(starts))
 
 
 def late_signals(methods: Mapping[str, Sequence[StoredRun]]) -> pd.DataFrame:
@@ -62,11 +62,11 @@ def late_signals(methods: Mapping[str, Sequence[StoredRun]]) -> pd.DataFrame:
 
     Metrics that no run logged are left out.
     """
-    found = {}
+    late = {}
     for name, runs in methods.items():
         columns = [signals(run)["last fifth"] for run in runs]
-        found[name] = pd.concat(columns, axis="columns").mean(axis="columns")
-    table = pd.DataFrame.from_dict(found, orient="index")
+        late[name] = pd.concat(columns, axis="columns").mean(axis="columns")
+    table = pd.DataFrame.from_dict(late, orient="index")
     return table.reindex(columns=[words for words in SIGNALS if words in table])
 
 
@@ -76,8 +76,8 @@ def cost(run: StoredRun) -> pd.DataFrame:
     CPU seconds on a CPU, else wall-clock seconds.
     """
     rows = pd.DataFrame(run.metrics())
-    found = {stage: rows[run.clock + stage].sum() for stage in _STAGES if run.clock + stage in rows}
-    seconds = pd.Series(found, dtype=float)
+    sums = {stage: rows[run.clock + stage].sum() for stage in _STAGES if run.clock + stage in rows}
+    seconds = pd.Series(sums, dtype=float)
     return pd.DataFrame({"seconds": seconds, "%": 100 * seconds / seconds.sum()})
 
 
@@ -91,9 +91,9 @@ def by_type(run: StoredRun) -> pd.DataFrame:
 def estimator_of(run: StoredRun) -> Estimator:
     """Return the estimator that trained the run. Raises ``UserError`` if this version does not know it."""
     settings: Mapping[str, Any] = run.config["credit"]
-    if (found := configured(str(settings["name"]), settings)) is None:
+    if (estimator := configured(str(settings["name"]), settings)) is None:
         raise UserError(f"run {run.id}: this version does not know credit={settings['name']} with its settings")
-    return found
+    return estimator
 
 
 def newest_terms(run: StoredRun) -> tuple[int, pd.DataFrame]:
@@ -118,26 +118,26 @@ def terms(run: StoredRun, update: int) -> pd.DataFrame:
     return pd.DataFrame({"advantage": credit.advantage, **credit.terms, "realised return": realised})
 
 
-def spreads(found: pd.DataFrame) -> pd.DataFrame:
+def spreads(terms: pd.DataFrame) -> pd.DataFrame:
     """Return deviation, quantiles and the share of zeros of the advantage and each of its ``terms``."""
-    table = found.drop(columns="realised return")
+    table = terms.drop(columns="realised return")
     shown = table.quantile([0.05, 0.25, 0.5, 0.75, 0.95]).T
     shown.columns = [f"{100 * q:g} %" for q in shown.columns]
     shown.insert(0, "deviation", table.std(ddof=0))
     return shown.assign(zero=(table == 0).mean())
 
 
-def histograms(found: pd.DataFrame, bins: int = 30) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def histograms(terms: pd.DataFrame, bins: int = 30) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return counts of shape (bins,) and edges of shape (bins + 1,) of the advantage and each of its ``terms``."""
-    numbers = found.drop(columns="realised return").astype(float)
+    numbers = terms.drop(columns="realised return").astype(float)
     return {str(name): np.histogram(numbers[name], bins) for name in numbers}
 
 
-def calibration(found: pd.DataFrame, bins: int = 5) -> pd.DataFrame | None:
+def calibration(terms: pd.DataFrame, bins: int = 5) -> pd.DataFrame | None:
     """Return the mean value and realised return in bins of the value; None if the ``terms`` have no values."""
-    if "value" not in found:
+    if "value" not in terms:
         return None
-    binned = found.assign(bin=pd.qcut(found["value"], bins, duplicates="drop", labels=False))
+    binned = terms.assign(bin=pd.qcut(terms["value"], bins, duplicates="drop", labels=False))
     return binned.groupby("bin").agg(
         **{"value": ("value", "mean"), "realised return": ("realised return", "mean"), "transitions": ("value", "size")}
     )

@@ -7,17 +7,24 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from tokenizers import Tokenizer
 
 from bepo.core.batch import RolloutBatch
 from bepo.explore.advantages import strips
 from bepo.explore.frames import read_rollouts
 from bepo.explore.groups import Plain, groups, summaries
-from bepo.explore.words import prompts_and_responses, tokenizer_of
-from bepo.store.files import Corrupt
+from bepo.store.archive import POLICIES
+from bepo.store.files import Corrupt, folder_name
 from bepo.store.json_files import read_object
+from bepo.store.published import WARM_STARTS
 from bepo.store.run_files import StoredRun
 
+_PICTURE = re.compile(r"(?:<\|image_pad\|>|<image>)+")
+_PLACES = ("policy/tokenizer.json", "checkpoint-*/policy/tokenizer.json")
+_TOKENIZER = "tokenizer.json"
 TEST = "test episodes"
 _BOARD = re.compile(r"\bnow (.*?) step 0\b")
 """The first state in the compact prompt of a tiny model."""
@@ -41,9 +48,9 @@ def episodes(run: StoredRun) -> Iterator[EpisodeGroup]:
     tokenizer = tokenizer_of(run)
     for update in sorted(run.rollouts()):
         batch = read_rollouts(run, update)
-        found = strips(batch, run.config["credit"])
-        gate = next((strip.parts["gate"] for strip in found if "gate" in strip.parts), None)
-        shown = groups(batch, found, prompts_and_responses(batch, tokenizer))
+        credit = strips(batch, run.config["credit"])
+        gate = next((strip.parts["gate"] for strip in credit if "gate" in strip.parts), None)
+        shown = groups(batch, credit, prompts_and_responses(batch, tokenizer))
         yield from _with_summaries(f"update {update}", batch, summaries(batch, gate, kinds), shown)
 
 
@@ -92,8 +99,8 @@ def first_state(step: Mapping[str, Any]) -> str:
     The compact prompt of a tiny model has a board as one line, ``now # # P _ step 0``. It gets the lines of the next
     state, if that is as large a board.
     """
-    found, lines = _BOARD.search(step["prompt"]), step["observation"].splitlines()
-    cells = found[1].replace(" ", "") if found else ""
+    match, lines = _BOARD.search(step["prompt"]), step["observation"].splitlines()
+    cells = match[1].replace(" ", "") if match else ""
     if len(lines) < 2 or len(cells) != len(lines) * len(lines[0]) or len({*map(len, lines)}) > 1:
         return step["prompt"]
     width = len(lines[0])
@@ -102,8 +109,32 @@ def first_state(step: Mapping[str, Any]) -> str:
 
 def _kinds(run: StoredRun) -> dict[str, str]:
     """Return the type of each training task from the task sets of the results folder; empty without task sets."""
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for path in run.path.parent.parent.glob(f"task_sets/{run.config['env']['name']}-train-*.json"):
         with suppress(Corrupt, KeyError, TypeError, json.JSONDecodeError):
-            found |= {task["id"]: task["kind"] for task in read_object(path, "task set")["tasks"] if task["kind"]}
-    return found
+            kinds |= {task["id"]: task["kind"] for task in read_object(path, "task set")["tasks"] if task["kind"]}
+    return kinds
+
+
+def tokenizer_of(run: StoredRun) -> Tokenizer | None:
+    """Return the tokenizer of a run: that in its folder, or of its published policy or warm start; None without one.
+
+    A policy keeps the tokenizer of its warm start.
+    """
+    if run.path.is_dir():
+        files = [path for place in _PLACES for path in sorted(run.path.glob(place))]
+    else:
+        start = (run.metadata.get("warm_start") or {}).get("name", "")
+        places = (Path(WARM_STARTS) / folder_name(start, "warm start")) if start else None, Path(POLICIES) / run.id
+        files = [path for place in places if place and (path := run.path.parent / place / _TOKENIZER).exists()]
+    return Tokenizer.from_file(str(files[-1])) if files else None
+
+
+def prompts_and_responses(batch: RolloutBatch, tokenizer: Tokenizer | None) -> tuple[list[str], list[str]] | None:
+    """Return N prompts and N responses with special tokens; None without tokens or a tokenizer."""
+    if tokenizer is None or batch.tokens is None:
+        return None
+    n = range(len(batch))
+    prompts = tokenizer.decode_batch([batch.tokens.prompt(i).tolist() for i in n], skip_special_tokens=False)
+    responses = tokenizer.decode_batch([batch.tokens.response(i).tolist() for i in n], skip_special_tokens=False)
+    return [_PICTURE.sub("<image>", text) for text in prompts], responses

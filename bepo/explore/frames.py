@@ -50,10 +50,10 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
         raise UserError("results='': must name a folder; '.' is the current folder")
     folder = existing(Path(results).expanduser())
     if names:
-        found = [run for name in names for run in find_runs(str(name), folder, tier)]
+        stored = [run for name in names for run in find_runs(str(name), folder, tier)]
     else:
-        found = read_every(folder, tier, stored_archives())
-    runs = {run.id: run for run in found if tier in (None, run.config.get("tier"))}
+        stored = read_every(folder, tier, stored_archives())
+    runs = {run.id: run for run in stored if tier in (None, run.config.get("tier"))}
     if not runs:
         raise UserError(f"results={folder}: no run" + (f" of tier {tier}" if tier else ""))
     return Runs(list(runs.values()))
@@ -83,7 +83,7 @@ class Runs:
     @cached_property
     def runs(self) -> pd.DataFrame:
         """One row per run: ``status``, ``tier``, ``model``, ``updates`` made, ``success`` in [0, 1], ``path``."""
-        return pd.DataFrame([{**self._key(run), **found} for run, found in each_readable(self.stored, _summary)])
+        return pd.DataFrame([{**self._key(run), **summary} for run, summary in each_readable(self.stored, _summary)])
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
@@ -169,7 +169,7 @@ class Runs:
 def _storable(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table in which columns of several types, or of lists and mappings, are JSON texts."""
     types = {name: {type(value) for value in table[name].dropna()} for name in table if table[name].dtype == object}
-    mixed = [name for name, found in types.items() if len(found) > 1 or found & {list, dict}]
+    mixed = [name for name, kinds in types.items() if len(kinds) > 1 or kinds & {list, dict}]
     return table.assign(**{str(name): table[name].map(json.dumps, na_action="ignore") for name in mixed})
 
 
@@ -194,7 +194,7 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
             kind = None if field == f"{part}.name" else config.get(f"{part}.name")
             values.setdefault((field, kind), set()).add(repr(value))
     absent = {field for field, kind in values if kind is None and any(field not in config for config in plain.values())}
-    names = dict.fromkeys(field for (field, _), found in values.items() if len(found) > 1 or field in absent)
+    names = dict.fromkeys(field for (field, _), texts in values.items() if len(texts) > 1 or field in absent)
     shown = {name: {f: "null" if v is None else v for f, v in config.items()} for name, config in plain.items()}
     return {name: {field: config.get(field) for field in names} for name, config in shown.items()}
 
@@ -205,23 +205,23 @@ def unusual(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     Settings of the estimator come first, without ``credit.``, then the model. Values that more than half of the configs
     have are not shown, and neither are seeds that follow the training seed.
     """
-    found: dict[str, list[str]] = {name: [] for name in configs}
+    words: dict[str, list[str]] = {name: [] for name in configs}
     different = differing(configs)
     fields = next(iter(different.values()), {})
     for field in sorted(fields, key=lambda field: (not field.startswith("credit."), field != "model")):
-        values = {name: own[field] for name, own in different.items()}
+        values = {name: config[field] for name, config in different.items()}
         counts = Counter(map(str, values.values()))
         for name, value in values.items():
             follows = field.endswith("seed") and value == configs[name].get("seed")
             if value is not None and not follows and counts[str(value)] <= len(configs) / 2:
-                found[name].append(f"{field.removeprefix('credit.')}={value}")
-    return found
+                words[name].append(f"{field.removeprefix('credit.')}={value}")
+    return words
 
 
 def question_of(study: str, configs: Iterable[Mapping[str, Any]]) -> str:
     """Return the question of a study, as the config of one of its own runs has it. Shared runs name another study."""
-    own = (config.get("study", {}) for config in configs)
-    return next((str(one.get("question") or "") for one in own if one.get("name") == study), "")
+    about = (config.get("study", {}) for config in configs)
+    return next((str(item.get("question") or "") for item in about if item.get("name") == study), "")
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

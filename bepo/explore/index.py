@@ -1,4 +1,4 @@
-"""The page of runs: their settings, curves, success by task type, and the list of episodes."""
+"""The page of runs: their settings, curves, success by task type, diagnosis, and the list of episodes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from bepo.core.errors import UserError
+from bepo.explore import diagnosis
 from bepo.explore.colours import page_colour
 from bepo.explore.compare import first_difference, pairs
-from bepo.explore.diagnosed import diagnosed, diagnosed_methods
 from bepo.explore.episodes import TEST, episodes
 from bepo.explore.frames import differing, flat, question_of, read_rollouts, unusual
 from bepo.explore.groups import Plain
@@ -131,14 +134,14 @@ def _text(value: object) -> str | None:
 
 def curves(metrics: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[Plain]]:
     """Return the points (update, value) of each run by metric. Times are left out."""
-    found: dict[str, dict[int, list[list[float]]]] = {}
+    lines: dict[str, dict[int, list[list[float]]]] = {}
     for run, rows in enumerate(metrics):
         for row in rows:
             for name, value in row.items():
                 if name.startswith(_NOT_SHOWN) or not isinstance(value, int | float) or not math.isfinite(value):
                     continue
-                found.setdefault(name, {}).setdefault(run, []).append([row["update"], float(f"{value:.4g}")])
-    return {name: [{"run": run, "points": points} for run, points in found[name].items()] for name in sorted(found)}
+                lines.setdefault(name, {}).setdefault(run, []).append([row["update"], float(f"{value:.4g}")])
+    return {name: [{"run": run, "points": points} for run, points in lines[name].items()] for name in sorted(lines)}
 
 
 def _compared(runs: Sequence[StoredRun], compared: tuple[int, int], listed: Sequence[Plain]) -> Plain:
@@ -170,3 +173,39 @@ def check_comparable(a: StoredRun, b: StoredRun) -> None:
     """Raise ``UserError`` if two runs have no pair of test episodes."""
     if not pairs(a.transcripts(), b.transcripts()):
         raise UserError(f"--compare {a.id} {b.id}: {why_no_pairs(a, b)}")
+
+
+def diagnosed(run: StoredRun) -> Plain:
+    """Return the tables of ``bepo.explore.diagnosis`` of a run, and histograms of the newest stored rollouts.
+
+    ``why`` says why histograms are missing, if they are.
+    """
+    tables: Plain = {
+        "signals": _table("metric", diagnosis.signals(run)),
+        "seconds": _table("stage", diagnosis.cost(run)),
+    }
+    try:
+        update, terms = diagnosis.newest_terms(run)
+    except UserError as problem:
+        return tables | {"histograms": [], "why": str(problem).rstrip(".") + "."}
+    calibrated = diagnosis.calibration(terms)
+    return tables | {
+        "update": update,
+        "zero": float(np.mean(terms["advantage"].to_numpy() == 0)),
+        "histograms": [
+            {"name": name, "counts": counts.tolist(), "low": float(edges[0]), "high": float(edges[-1])}
+            for name, (counts, edges) in diagnosis.histograms(terms).items()
+        ],
+        "calibration": None if calibrated is None else _table("bin of the value", calibrated),
+    }
+
+
+def diagnosed_methods(by_method: Mapping[str, Sequence[StoredRun]]) -> Plain:
+    """Return the metrics of the last fifth of the updates, a row for each method."""
+    return {"late": _table("method", diagnosis.late_signals(by_method))}
+
+
+def _table(first: str, table: pd.DataFrame) -> Plain:
+    """Return heads and rows; numbers that are not finite become None."""
+    rows = [[str(name), *(float(x) if math.isfinite(x) else None for x in row)] for name, *row in table.itertuples()]
+    return {"heads": [first, *map(str, table.columns)], "rows": rows}

@@ -21,23 +21,23 @@ def methods(runs: Sequence[StoredRun]) -> list[Plain]:
     label and environment differ.
     """
     different = differing({str(number): run.config for number, run in enumerate(runs)})
-    found: dict[str, Plain] = {}
+    by_settings: dict[str, Plain] = {}
     for number in range(len(runs)):
-        own = {name: str(value) for name, value in different[str(number)].items() if not _is_seed(name)}
-        found.setdefault(repr(own), {"settings": own, "runs": []})["runs"].append(number)
+        settings = {name: str(value) for name, value in different[str(number)].items() if not _is_seed(name)}
+        by_settings.setdefault(repr(settings), {"settings": settings, "runs": []})["runs"].append(number)
     several = len({run.config["env"]["name"] for run in runs}) > 1
-    every = list(found.values())
-    for one in every:
-        credit = runs[one["runs"][0]].config["credit"]
-        one |= {"credit": credit["name"], "label": label_of(credit)}
-    for number, one in enumerate(every):
-        env = runs[one["runs"][0]].config["env"]["name"]
-        alike = [m for m in every if (m["label"], _env(m, runs)) == (one["label"], env)]
-        words = [one["label"], *([f"on {env}"] if several else []), *_told(one, alike)]
-        one |= {"name": " ".join(words), "colour": page_colour(one["credit"])}
-        one["twin"] = sum(other["credit"] == one["credit"] for other in every[:number])
-    for one in every:
-        one["settings"] = {name: value for name, value in one["settings"].items() if name not in _NAMED}
+    every = list(by_settings.values())
+    for method in every:
+        credit = runs[method["runs"][0]].config["credit"]
+        method |= {"credit": credit["name"], "label": label_of(credit)}
+    for number, method in enumerate(every):
+        env = runs[method["runs"][0]].config["env"]["name"]
+        alike = [m for m in every if (m["label"], _env(m, runs)) == (method["label"], env)]
+        words = [method["label"], *([f"on {env}"] if several else []), *_told(method, alike)]
+        method |= {"name": " ".join(words), "colour": page_colour(method["credit"])}
+        method["twin"] = sum(other["credit"] == method["credit"] for other in every[:number])
+    for method in every:
+        method["settings"] = {name: value for name, value in method["settings"].items() if name not in _NAMED}
     return every
 
 
@@ -47,9 +47,9 @@ def _env(method: Plain, runs: Sequence[StoredRun]) -> str:
 
 def _told(method: Plain, alike: Sequence[Plain]) -> list[str]:
     """Return the settings of a method in which those of the same estimator and environment differ."""
-    own: dict[str, str] = method["settings"]
-    differ = [name for name in own if len({other["settings"][name] for other in alike}) > 1]
-    return [f"{name.removeprefix('credit.')}={own[name]}" for name in differ if own[name] != "None"]
+    settings: dict[str, str] = method["settings"]
+    differ = [name for name in settings if len({other["settings"][name] for other in alike}) > 1]
+    return [f"{name.removeprefix('credit.')}={settings[name]}" for name in differ if settings[name] != "None"]
 
 
 def _is_seed(name: str) -> bool:

@@ -30,7 +30,9 @@ PRESETS: Mapping[str, Preset] = {
 def preset_of(credit: Mapping[str, Any]) -> str | None:
     """Return the preset that a run's ``credit`` settings are, if it is another paper's method."""
     same = (
-        name for name, one in PRESETS.items() if credit["name"] == one.estimator and credit.get(one.field) == one.value
+        name
+        for name, preset in PRESETS.items()
+        if credit["name"] == preset.estimator and credit.get(preset.field) == preset.value
     )
     return next(same, None)
 

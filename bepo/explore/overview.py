@@ -62,12 +62,12 @@ def _names(runs: Sequence[StoredRun]) -> list[str]:
 
 def _studies(results: Path) -> dict[str, list[str]]:
     """Return the studies of each run by run ID, for a results folder and the published runs."""
-    found: dict[str, dict[str, None]] = {}
+    studies: dict[str, dict[str, None]] = {}
     for path, run_id in study_cells(results):
-        found.setdefault(run_id, {})[path.parts[-3]] = None
+        studies.setdefault(run_id, {})[path.parts[-3]] = None
     for study, run_id in published_studies():
-        found.setdefault(run_id, {})[study] = None
-    return {run_id: list(names) for run_id, names in found.items()}
+        studies.setdefault(run_id, {})[study] = None
+    return {run_id: list(names) for run_id, names in studies.items()}
 
 
 def _differences(runs: Sequence[StoredRun]) -> list[str]:
@@ -79,8 +79,8 @@ def _differences(runs: Sequence[StoredRun]) -> list[str]:
         alike.setdefault(kind, []).append(number)
     words = [""] * len(runs)
     for members in alike.values():
-        for number, own in unusual({str(n): runs[n].config for n in members}).items():
-            words[int(number)] = " ".join(own)
+        for number, settings in unusual({str(n): runs[n].config for n in members}).items():
+            words[int(number)] = " ".join(settings)
     return words
 
 

@@ -22,12 +22,12 @@ def types(run: int, rows: Sequence[Mapping[str, Any]]) -> list[Plain]:
         return []
     last = max(row["update"] for row in tests)
     kinds = sorted({row.get("kind", "") for row in tests})
-    found = []
+    entries = []
     for kind in [None, *kinds] if len(kinds) > 1 else [None]:
         of_kind = [row for row in tests if kind in (None, row.get("kind", ""))]
         before = [row["success"] for row in of_kind if row["update"] == 0]
         after = [row["success"] for row in of_kind if row["update"] == last]
         if after:
             rates = {"before": fmean(before) if before else None, "after": fmean(after)}
-            found.append({"run": run, "kind": kind or "", "episodes": len(after), "update": last, **rates})
-    return found
+            entries.append({"run": run, "kind": kind or "", "episodes": len(after), "update": last, **rates})
+    return entries

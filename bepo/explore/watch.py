@@ -61,8 +61,8 @@ class Watch:
 
     def _render(self, name: str) -> str:
         if name:
-            found = find_runs(name, self.results)
-            return page(found, study=name if len(found) > 1 else "")
+            runs = find_runs(name, self.results)
+            return page(runs, study=name if len(runs) > 1 else "")
         if not any(self.results.glob(f"runs/*/{CONFIG}")):
             return f"<!doctype html><html><body><p>No run in {escape(str(self.results))} yet.</p></body></html>"
         return overview(find_runs(str(self.results), self.results), self.results, every_page=True)

@@ -141,9 +141,9 @@ def _grid(options: argparse.Namespace) -> None:
 
 def _speeds(path: Path, wanted: Sequence[LabCell]) -> pd.DataFrame:
     """Return success in training and at the end by estimator and seed, the fastest learner first."""
-    found, tables = read(path).set_index(["digest", "measure"]), []
+    records, tables = read(path).set_index(["digest", "measure"]), []
     for cell in wanted:
-        rows = found.loc[cell.digest].filter(regex=r"^\d+$")
+        rows = records.loc[cell.digest].filter(regex=r"^\d+$")
         kept = {name: rows.loc[name].dropna().to_numpy(float) for name in ("training", "final")}
         tables.append(pd.DataFrame({"estimator": cell.estimator, **kept}))
     return pd.concat(sorted(tables, key=lambda table: -table["training"].mean()))
@@ -177,12 +177,12 @@ def _sampled(options: argparse.Namespace) -> pd.DataFrame:
     if missing := env.missing():
         raise missing
     with tqdm(total=2 * how.games, unit="game", leave=False, disable=None) as bar:
-        found = sample(env, how, bar.update)
+        games = sample(env, how, bar.update)
     print(
-        f"{env.name}: {how.games} games, horizon {env.horizon}, success {found.update.batch.success.mean():.2f}; "
-        f"{found.update.continued} states (with the step), {how.continuations} continuations each\n"
+        f"{env.name}: {how.games} games, horizon {env.horizon}, success {games.update.batch.success.mean():.2f}; "
+        f"{games.update.continued} states (with the step), {how.continuations} continuations each\n"
     )
-    tables = (pd.DataFrame({"estimator": name, **measure(credit.credit_of, found)}) for name, credit in chosen.items())
+    tables = (pd.DataFrame({"estimator": name, **measure(credit.credit_of, games)}) for name, credit in chosen.items())
     return pd.concat(tables)
 
 
@@ -200,12 +200,12 @@ def _replay(options: argparse.Namespace) -> pd.DataFrame:
         check_type("truth", value, bool)
     if not words:
         raise UserError("replay: name a run or a file of rollouts")
-    found = recorded(words[0], options.results, given.get("truth", False))
+    rollouts = recorded(words[0], options.results, given.get("truth", False))
     register_configs()
-    chosen = {name: read_credit(name, found.env) for name in words[1:] or estimators()}
+    chosen = {name: read_credit(name, rollouts.env) for name in words[1:] or estimators()}
     tables = []
-    for update, batch in tqdm(found.batches, unit="batch", total=found.count, leave=False, disable=None):
-        tables.append(replay(batch, chosen, found.own).assign(update=update))
+    for update, batch in tqdm(rollouts.batches, unit="batch", total=rollouts.count, leave=False, disable=None):
+        tables.append(replay(batch, chosen, rollouts.own).assign(update=update))
     return pd.concat(tables)
 
 
@@ -214,8 +214,8 @@ def _dials(options: argparse.Namespace) -> pd.DataFrame:
         raise UserError("dials: name runs with stored rollouts")
     rows = []
     for name in tqdm(options.words, unit="run", leave=False, disable=None):
-        found = recorded(name, options.results, truth=True)
-        rows += [{"estimator": found.env, "run": name, "update": u, **dials(batch)} for u, batch in found.batches]
+        rollouts = recorded(name, options.results, truth=True)
+        rows += [{"estimator": rollouts.env, "run": name, "update": u, **dials(batch)} for u, batch in rollouts.batches]
     return pd.DataFrame(rows)
 
 
@@ -235,11 +235,11 @@ def _equal(scene: LabSettings, dials: WorldSettings, how: Learning, estimates: d
     for size in tqdm(sizes, unit="group size", leave=False, disable=None):
         probed = probe_of(scene, dials, replace(how, group_size=size))
         for name, estimate in every.items():
-            found = fidelity(np.asarray(estimate(probed), float), probed)
-            measured[name].append(found["gradient_efficiency"])
+            values = fidelity(np.asarray(estimate(probed), float), probed)
+            measured[name].append(values["gradient_efficiency"])
     wanted = measured[equal.REFERENCE][sizes.index(scene.equal_to or 0)]
     rows = {n: equal.needed_with_interval(sizes, np.stack(measured[n]), wanted) for n in estimates}
-    lines = [f"{name:24} {equal.in_words(found, sizes)}" for name, found in rows.items()]
+    lines = [f"{name:24} {equal.in_words(needed, sizes)}" for name, needed in rows.items()]
     head = f"group size for the gradient efficiency of {equal.REFERENCE} at {scene.equal_to} ({wanted.mean():.2f}):"
     return "\n".join([head, *lines, ""])
 

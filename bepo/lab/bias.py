@@ -79,8 +79,8 @@ def every_group(worlds: Worlds, policy: Float[np.ndarray, "1 S A"], group_size: 
     )
     add_certainty(batch, policy[0, state])
     probability = np.prod([[paths[i][0] for i in members] for members in groups], axis=1)
-    one = np.zeros(1, int)
-    return Probe(worlds, one, policy, LabRollouts(batch, state, following, action), which), probability
+    only = np.zeros(1, int)
+    return Probe(worlds, only, policy, LabRollouts(batch, state, following, action), which), probability
 
 
 def expected_update(estimate: Estimate, every: Probe, probability: np.ndarray) -> Float[np.ndarray, "S A"]:

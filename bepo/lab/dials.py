@@ -31,7 +31,7 @@ def dials(batch: RolloutBatch) -> dict[str, float]:
 
 
 def hidden(batch: RolloutBatch) -> float:
-    """Return how much of the expert's distance a key leaves open, over states that are visited more than once.
+    """Return the share of the expert's distance that a key leaves open, over states that are visited more than once.
 
     The mean square of distances around their key's mean, as a share of that around their group's mean, both unbiased.
     """

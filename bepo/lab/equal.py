@@ -39,13 +39,13 @@ def needed_with_interval(
     """Return the group size and its 95 % interval: percentiles over 2,000 resamples of the worlds."""
     rng, n = np.random.default_rng(0), len(wanted)
     drawn = rng.integers(n, size=(_RESAMPLES, n))
-    found = needed(sizes, efficiency[:, drawn].mean(-1), wanted[drawn].mean(-1))
-    low, high = np.sort(found)[[int(0.025 * _RESAMPLES), int(0.975 * _RESAMPLES)]]
+    resampled = needed(sizes, efficiency[:, drawn].mean(-1), wanted[drawn].mean(-1))
+    low, high = np.sort(resampled)[[int(0.025 * _RESAMPLES), int(0.975 * _RESAMPLES)]]
     size = needed(sizes, efficiency.mean(-1), wanted.mean(-1))
     return float(size), float(low), float(high)
 
 
-def in_words(found: tuple[float, float, float], sizes: Sequence[int]) -> str:
+def in_words(interval: tuple[float, float, float], sizes: Sequence[int]) -> str:
     """Return a group size with its interval, such as ``6.3 [5.9, 6.8]``; ``< 2`` and ``> 32`` beyond the sizes."""
-    size, *ends = (f"< {sizes[0]}" if x == 0 else f"> {sizes[-1]}" if np.isinf(x) else f"{x:.1f}" for x in found)
+    size, *ends = (f"< {sizes[0]}" if x == 0 else f"> {sizes[-1]}" if np.isinf(x) else f"{x:.1f}" for x in interval)
     return f"{size} [{ends[0]}, {ends[1]}]"

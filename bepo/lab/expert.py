@@ -19,8 +19,8 @@ def with_expert_steps(batch: RolloutBatch, env: Environment, tasks: Iterable[Tas
     """
     if not env.counts_expert_steps:
         raise UserError(f"truth=true: env={env.name} cannot count the steps that its expert needs")
-    found = _tasks(batch, tasks)
-    with started(env, [found[batch.task[group]] for group in batch.trajectory_group]) as running:
+    by_id = _tasks(batch, tasks)
+    with started(env, [by_id[batch.task[group]] for group in batch.trajectory_group]) as running:
         return _played_again(batch, env, running)
 
 
@@ -41,11 +41,11 @@ def _played_again(batch: RolloutBatch, env: Environment, running: Episodes) -> R
 
 
 def _tasks(batch: RolloutBatch, tasks: Iterable[Task]) -> dict[str, Task]:
-    wanted, found = set(batch.task), dict[str, Task]()
+    wanted, by_id = set(batch.task), dict[str, Task]()
     for task in tasks:
         if task.id in wanted:
-            found[task.id] = task
-            if len(found) == len(wanted):
-                return found
-    missing = sorted(wanted - found.keys())
+            by_id[task.id] = task
+            if len(by_id) == len(wanted):
+                return by_id
+    missing = sorted(wanted - by_id.keys())
     raise UserError(f"truth=true: {len(missing)} tasks are not among the run's training tasks, such as {missing[0]}")

@@ -34,14 +34,14 @@ _TIE = 1e-9
 def fidelity(estimate: Float[np.ndarray, " N"], probe: Probe) -> dict[str, Float[np.ndarray, " P"]]:
     """Return every measure of ``MEASURES`` for each policy."""
     true = probe.advantage
-    square, own = probe.mean(true * true), probe.mean(estimate * estimate)
+    square, power = probe.mean(true * true), probe.mean(estimate * estimate)
     product = probe.mean(estimate * true)
-    scale = ratio(product, own)
+    scale = ratio(product, power)
     clear = (np.abs(true) > CLEAR).astype(float)
     wrong = np.where(estimate == 0, 0.5, np.sign(estimate) != np.sign(true))
     bias2, variance = _bias_and_variance(estimate, probe, scale)
     return {
-        "error": 1 - ratio(product * product, own * square),
+        "error": 1 - ratio(product * product, power * square),
         "raw_error": ratio(probe.mean((estimate - true) ** 2), square),
         "bias2": bias2,
         "variance": variance,
@@ -96,10 +96,10 @@ def _gradients(estimate: np.ndarray, probe: Probe) -> dict[str, np.ndarray]:
     group, key_of = visited // worlds.n_states, visited % worlds.n_states
     true = probe.gradient.reshape(len(probe.which), -1)
     dot, square = np.zeros(batch.n_groups), np.zeros(batch.n_groups)
-    for action, own in enumerate(slopes(estimate, probe, key, place, len(visited))):
+    for action, slope in enumerate(slopes(estimate, probe, key, place, len(visited))):
         goal = probe.gradient[probe.owner[group], key_of, action]
-        dot += np.bincount(group, weights=own * goal, minlength=batch.n_groups)
-        square += np.bincount(group, weights=own * own, minlength=batch.n_groups)
+        dot += np.bincount(group, weights=slope * goal, minlength=batch.n_groups)
+        square += np.bincount(group, weights=slope * slope, minlength=batch.n_groups)
     length = np.sqrt((true * true).sum(1))
 
     def mean(x: np.ndarray) -> np.ndarray:

@@ -72,8 +72,8 @@ def _tilted(policy: np.ndarray, unit: np.ndarray, eta: np.ndarray) -> tuple[np.n
 
 
 def _kl(policy: np.ndarray, unit: np.ndarray, share: np.ndarray, eta: np.ndarray) -> np.ndarray:
-    found, log = _tilted(policy, unit, eta)
-    return (share * (found * log).sum(-1)).sum(-1)
+    tilted, log = _tilted(policy, unit, eta)
+    return (share * (tilted * log).sum(-1)).sum(-1)
 
 
 def _direction(estimate: np.ndarray, probe: Probe) -> np.ndarray:

@@ -202,14 +202,14 @@ def households(which: range, horizon: int) -> list[World]:
 def _padded(worlds: list[World]) -> list[World]:
     """Return the worlds with equally many actions; what is added is not listed and changes nothing."""
     most = max(world.next.shape[1] for world in worlds)
-    found = []
+    padded = []
     for world in worlds:
         more = ((0, 0), (0, most - world.next.shape[1]))
         stay = np.arange(len(world.next))[:, None]
         following = np.concatenate([world.next, np.tile(stay, (1, more[1][1]))], axis=1)
         listed = None if world.listed is None else np.pad(world.listed, more)
-        found.append(replace(world, next=following, reward=np.pad(world.reward, more), listed=listed))
-    return found
+        padded.append(replace(world, next=following, reward=np.pad(world.reward, more), listed=listed))
+    return padded
 
 
 GAMES: dict[str, Callable[[range, int], list[World]]] = {"webshop": shops, "alfworld": households}

@@ -167,12 +167,12 @@ def _policy(game: Game, skill: float) -> dict[str, float]:
     """Return the probability of each action."""
     listed, expert = game.listed, game.expert
     skill = 0.0 if expert is None else skill
-    found = dict.fromkeys(listed, 0.0)
+    policy = dict.fromkeys(listed, 0.0)
     for action in listed:
-        found[action] += (1 - skill) / len(listed)
+        policy[action] += (1 - skill) / len(listed)
     if expert is not None:
-        found[expert] = found.get(expert, 0.0) + skill
-    return found
+        policy[expert] = policy.get(expert, 0.0) + skill
+    return policy
 
 
 def _choose(game: Game, skill: float, rng: Random) -> str:

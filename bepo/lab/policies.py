@@ -97,9 +97,9 @@ def spread_rates(
     reached, n = _reached(worlds, logits), worlds.n_worlds
     pseudo = (1 - icc) / icc  # the sum of the distribution's two parameters
     wanted = beta.ppf((np.arange(n) + 0.5) / n, rate * pseudo, (1 - rate) * pseudo)
-    found = np.empty(n)
-    found[reached.max(0).argsort(kind="stable")] = wanted
-    return np.clip(found, reached.min(0), reached.max(0) - _TOLERANCE / 2)
+    spread = np.empty(n)
+    spread[reached.max(0).argsort(kind="stable")] = wanted
+    return np.clip(spread, reached.min(0), reached.max(0) - _TOLERANCE / 2)
 
 
 def _reached(worlds: Worlds, logits: np.ndarray) -> np.ndarray:
@@ -127,5 +127,5 @@ def _success(worlds: Worlds, policy: np.ndarray) -> np.ndarray:
 
 
 def _off(worlds: Worlds, policy: np.ndarray, rate: np.ndarray) -> np.ndarray:
-    """Return which worlds miss the rate, (B,) bool."""
+    """Return the mask of the worlds that miss the rate, (B,) bool."""
     return np.abs(_success(worlds, policy) - rate) > _TOLERANCE

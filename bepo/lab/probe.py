@@ -87,14 +87,14 @@ class Probe:
     @cached_property
     def pairs(self) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"]]:
         """Pairs of transitions of one state of a group with different actions and clearly different advantages."""
-        batch, rng, found = self.rollouts.batch, np.random.default_rng(0), []
+        batch, rng, kept = self.rollouts.batch, np.random.default_rng(0), []
         order = np.lexsort((rng.random(len(batch)), batch.state))
         for lag in (1, 2, 3, 5, 8):
             a, b = order[lag:], order[:-lag]
             clear = np.abs(self.advantage[a] - self.advantage[b]) > CLEAR / 5
             same = (batch.state[a] == batch.state[b]) & (self.rollouts.action[a] != self.rollouts.action[b])
-            found.append((a[same & clear], b[same & clear]))
-        first, second = (np.concatenate(part) for part in zip(*found))
+            kept.append((a[same & clear], b[same & clear]))
+        first, second = (np.concatenate(part) for part in zip(*kept))
         return first, second
 
 
@@ -118,11 +118,11 @@ def of_estimator(estimator: Estimator) -> Estimate:
         batch = probe.rollouts.batch
         if probe.learner is None or not estimator.mixes_groups:
             return estimator.credit_of(batch).advantage
-        found = np.empty(len(batch))
+        advantage = np.empty(len(batch))
         for learner in np.unique(probe.learner):
-            own = probe.learner == learner
-            found[own[batch.group]] = estimator.credit_of(batch.of_groups(own)).advantage
-        return found
+            of_learner = probe.learner == learner
+            advantage[of_learner[batch.group]] = estimator.credit_of(batch.of_groups(of_learner)).advantage
+        return advantage
 
     return estimate
 

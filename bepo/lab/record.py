@@ -83,8 +83,8 @@ class LabCell:
         """What makes the numbers: settings of lab and estimator and the method versions, 16 hex digits."""
         credit = None if self.estimator in CONTROLS else _credit(self.estimator, self._env)
         versions = {"lab": LAB_VERSION, "run": METHOD_VERSION, "credit": credit and credit.method_version}
-        own = self.estimator if credit is None else identity(credit)
-        return digest(json.dumps([self.kind, self._lab, own, versions], sort_keys=True), 16)
+        estimator = self.estimator if credit is None else identity(credit)
+        return digest(json.dumps([self.kind, self._lab, estimator, versions], sort_keys=True), 16)
 
     @property
     def _lab(self) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def cells(kind: str) -> list[LabCell]:
         of_studies, _ = learnable(studies_of_paper())
         plan[kind]["estimators"] += [words for words, credit in of_studies.items() if credit not in named]
     panels: Iterable[Mapping[str, Any]] = plan["panels"].values() if kind == "fidelity" else [plan[kind]]
-    found = (LabCell(kind, at, e) for panel in panels for at in panel["at"] for e in panel["estimators"])
-    return list(dict.fromkeys(found))
+    every = (LabCell(kind, at, e) for panel in panels for at in panel["at"] for e in panel["estimators"])
+    return list(dict.fromkeys(every))
 
 
 def learnable(studies: Iterable[str]) -> tuple[dict[str, Estimator], Sequence[str]]:
@@ -170,9 +170,9 @@ def record(folder: Path, kinds: Iterable[str], report: Report) -> Iterator[Path]
         register_configs()
         measure_missing(path, wanted, report)
         with _alone(path):
-            found, digests = read(path), [cell.digest for cell in wanted]
-            kept = found.loc[found["digest"].isin(digests)]
-            if len(kept) < len(found):
+            table, digests = read(path), [cell.digest for cell in wanted]
+            kept = table.loc[table["digest"].isin(digests)]
+            if len(kept) < len(table):
                 write_output(path, kept.to_csv(index=False))
         yield path
 
@@ -192,10 +192,10 @@ def measure_missing(path: Path, wanted: Sequence[LabCell], report: Report) -> in
         report(cell, number, len(missing))
         new = rows(cell)
         with _alone(path):
-            found = pd.concat([read(path), new]) if path.exists() else new
-            found = found.drop_duplicates(["digest", "measure"], keep="last")
-            order = found["digest"].map(lambda digest: place.get(digest, len(place)))
-            write_output(path, found.iloc[np.argsort(order, kind="stable")].to_csv(index=False))
+            table = pd.concat([read(path), new]) if path.exists() else new
+            table = table.drop_duplicates(["digest", "measure"], keep="last")
+            order = table["digest"].map(lambda digest: place.get(digest, len(place)))
+            write_output(path, table.iloc[np.argsort(order, kind="stable")].to_csv(index=False))
     return len(missing)
 
 
@@ -208,8 +208,8 @@ def rows(cell: LabCell) -> pd.DataFrame:
     """Return the rows of a cell: one for each measure, with a column for each world."""
     made_by = {"digest": cell.digest, "at": cell.at, "estimator": cell.estimator}
     return pd.DataFrame(
-        {**made_by, "measure": name} | {str(i): float(f"{x:.5g}") for i, x in enumerate(found)}
-        for name, found in cell.measure().items()
+        {**made_by, "measure": name} | {str(i): float(f"{x:.5g}") for i, x in enumerate(values)}
+        for name, values in cell.measure().items()
     )
 
 
@@ -219,12 +219,12 @@ def read(path: Path) -> pd.DataFrame:
         return pd.DataFrame(columns=_KEYS)
     try:
         text = read_bytes(path, "recorded measurements").decode()
-        found = pd.read_csv(StringIO(text), dtype={"digest": str}, float_precision="round_trip")
+        table = pd.read_csv(StringIO(text), dtype={"digest": str}, float_precision="round_trip")
     except ValueError as error:
         raise UserError(f"{path}: not a file of recorded measurements ({error})") from None
-    if missing := [column for column in _KEYS if column not in found]:
+    if missing := [column for column in _KEYS if column not in table]:
         raise UserError(f"{path}: not a file of recorded measurements, it has no column {missing[0]}")
-    return found
+    return table
 
 
 _known: dict[tuple[str, str], Estimator] = {}

@@ -63,7 +63,7 @@ class StoredBatches:
 
 
 def recorded(name: str, results: Path, truth: bool = False) -> StoredBatches:
-    """Return what a run or a file of rollouts has.
+    """Return the stored batches of a run or of a file of rollouts.
 
     ``name`` is a file (.npz, .json, .jsonl), or a run as ``find_runs`` takes it. A file has no estimator of its own.
     With ``truth`` the batches of a run get the expert's steps (``with_expert_steps``). Raises ``UserError`` for several
@@ -132,7 +132,7 @@ def replay(batch: RolloutBatch, estimators: Mapping[str, Estimator], own: Estima
 
 
 def kinds_of_states(batch: RolloutBatch) -> dict[str, Bool[np.ndarray, " N"]]:
-    """Return which transitions are of each kind that ``REPLAYED`` measures a share of."""
+    """Return the mask of the transitions of each kind that ``REPLAYED`` measures a share of."""
     won = batch.success[batch.trajectory]
     path = np.zeros(batch.n_states, bool)
     path[batch.state[won]] = True
@@ -150,7 +150,7 @@ def against_expert(advantage: Float[np.ndarray, "E N"], change: Float[np.ndarray
 
 
 def visited_once(batch: RolloutBatch) -> Bool[np.ndarray, " N"]:
-    """Return which transitions start in a state in which no other transition of the group starts."""
+    """Return the mask of the transitions that start in a state in which no other one of the group starts."""
     return np.bincount(batch.state, minlength=batch.n_states)[batch.state] == 1
 
 

@@ -69,9 +69,9 @@ def measure(credit_of: Callable[[RolloutBatch], Credit], sampled: Sampled) -> di
     """
     estimate, update = np.asarray(credit_of(sampled.update.batch).advantage, float), sampled.update
     true, of_games = update.advantage, update.of_games
-    square, own = of_games(update.first * update.second), of_games(estimate**2)
+    square, power = of_games(update.first * update.second), of_games(estimate**2)
     product = of_games(estimate * true)
-    signal = np.divide(product**2, own * square, out=np.zeros_like(own), where=(own > 0) & (square > 0))
+    signal = np.divide(product**2, power * square, out=np.zeros_like(power), where=(power > 0) & (square > 0))
     reference = rise(true, sampled).mean()
     clear = np.abs(true) > _CLEAR
     wrong = np.where(estimate == 0, 0.5, np.sign(estimate) != np.sign(true)) * clear
@@ -79,7 +79,7 @@ def measure(credit_of: Callable[[RolloutBatch], Credit], sampled: Sampled) -> di
     return {
         "error": np.where(square > 0, 1 - signal, np.nan),
         "gain": rise(estimate, sampled) / (reference if reference > 0 else np.nan),
-        "sign_error": np.divide(of_games(wrong), share, out=np.full_like(own, np.nan), where=share > 0),
+        "sign_error": np.divide(of_games(wrong), share, out=np.full_like(power, np.nan), where=share > 0),
         "zero": of_games((estimate == 0).astype(float)),
     }
 

@@ -67,14 +67,14 @@ def occupancy(
     """Return the probability of being in each state after t steps, in an episode that has not ended."""
     horizon, slip, n = worlds.dials.horizon, worlds.dials.slip, worlds.n_states + 2
     executed = (1 - slip) * policy + slip / worlds.n_actions
-    found = np.zeros((horizon, len(which), worlds.n_states))
-    found[0, np.arange(len(which)), worlds.start[which]] = 1.0
+    reached = np.zeros((horizon, len(which), worlds.n_states))
+    reached[0, np.arange(len(which)), worlds.start[which]] = 1.0
     target = np.arange(len(which))[:, None, None] * n + worlds.next[which]
     for t in range(horizon - 1):
-        mass = found[t, :, :, None] * executed
+        mass = reached[t, :, :, None] * executed
         arrived = np.bincount(target.ravel(), weights=mass.ravel(), minlength=len(which) * n)
-        found[t + 1] = arrived.reshape(len(which), n)[:, :-2]
-    return found
+        reached[t + 1] = arrived.reshape(len(which), n)[:, :-2]
+    return reached
 
 
 def gradient(
@@ -93,7 +93,7 @@ def by_key(
     worlds: Worlds, which: Int[np.ndarray, " G"], of_states: Float[np.ndarray, "G S A"]
 ) -> Float[np.ndarray, "G S A"]:
     """Add up what states with the same key of the policy have, at the state whose key it is."""
-    found = np.zeros_like(of_states)
+    of_keys = np.zeros_like(of_states)
     groups = np.arange(len(which))[:, None]
-    np.add.at(found, (groups, worlds.policy_key[which]), of_states)
-    return found
+    np.add.at(of_keys, (groups, worlds.policy_key[which]), of_states)
+    return of_keys

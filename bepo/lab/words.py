@@ -80,14 +80,14 @@ def read_settings(given: dict[str, Any]) -> tuple[LabSettings, WorldSettings, Le
             raise unknown_choice("like", str(like), LIKE)
         given = LIKE[like] | {name: value for name, value in given.items() if name != "like"}
     kinds = {part: get_type_hints(part) for part in (LabSettings, WorldSettings, Learning)}
-    own = {part: {item.name for item in fields(part)} for part in kinds}
+    known = {part: {item.name for item in fields(part)} for part in kinds}
     for name, value in given.items():
-        if not any(name in names for names in own.values()):
-            raise unknown_choice("setting", name, sorted({"like"}.union(*own.values())))
-        check_type(f"lab.{name}", value, next(kinds[part][name] for part in kinds if name in own[part]))
-    scene = LabSettings(**{k: v for k, v in given.items() if k in own[LabSettings]})
-    dials = WorldSettings(**{k: v for k, v in given.items() if k in own[WorldSettings]})
-    how = Learning(**{k: v for k, v in given.items() if k in own[Learning]})
+        if not any(name in names for names in known.values()):
+            raise unknown_choice("setting", name, sorted({"like"}.union(*known.values())))
+        check_type(f"lab.{name}", value, next(kinds[part][name] for part in kinds if name in known[part]))
+    scene = LabSettings(**{k: v for k, v in given.items() if k in known[LabSettings]})
+    dials = WorldSettings(**{k: v for k, v in given.items() if k in known[WorldSettings]})
+    how = Learning(**{k: v for k, v in given.items() if k in known[Learning]})
     if scene.world not in WORLDS:
         raise unknown_choice("world", scene.world, WORLDS)
     return scene, dials, how
@@ -147,10 +147,10 @@ def read_environment(text: str) -> Environment:
 def read_sampling(given: dict[str, Any]) -> GameSettings:
     """Return the settings of ``lab sampled``. Raises ``UserError`` for unknown names and wrong values."""
     kinds = get_type_hints(GameSettings)
-    own = [item.name for item in fields(GameSettings)]
+    known = [item.name for item in fields(GameSettings)]
     for name, value in given.items():
-        if name not in own:
-            raise unknown_choice("setting", name, own)
+        if name not in known:
+            raise unknown_choice("setting", name, known)
         check_type(f"lab.{name}", value, kinds[name])
     return GameSettings(**given)
 
@@ -160,13 +160,13 @@ def credits_of(studies: Iterable[str]) -> dict[str, Estimator]:
 
     Evaluations and Optuna studies are left out: the first have no credit, the second no list of cells.
     """
-    found: dict[str, Estimator] = {}
+    credits: dict[str, Estimator] = {}
     for name in studies:
         study = compose_study(name)
         if not study.is_tuning:
             trained = (config.credit for _, config in study.configured if not config.is_evaluation)
-            found |= {credit_words(credit): credit for credit in trained}
-    return found
+            credits |= {credit_words(credit): credit for credit in trained}
+    return credits
 
 
 def credit_words(credit: Estimator) -> str:

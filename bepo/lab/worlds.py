@@ -41,13 +41,13 @@ class World:
     @cached_property
     def distance(self) -> Float[np.ndarray, " S"]:
         """Fewest steps from each state to success; NaN where there is no way."""
-        found = np.full(len(self.next), np.nan)
+        distance = np.full(len(self.next), np.nan)
         reached, steps = (self.next == SUCCESS).any(1), 1
         while reached.any():
-            found[reached] = steps
-            inside = np.where(self.next >= 0, found[np.maximum(self.next, 0)] == steps, False)
-            reached, steps = inside.any(1) & np.isnan(found), steps + 1
-        return found
+            distance[reached] = steps
+            inside = np.where(self.next >= 0, distance[np.maximum(self.next, 0)] == steps, False)
+            reached, steps = inside.any(1) & np.isnan(distance), steps + 1
+        return distance
 
 
 @dataclass
@@ -199,7 +199,7 @@ def sokoban(seed: int, dim: int = 6, min_solution: int = 3, horizon: int = 15) -
 
 
 def _sokoban_features(solver: Solver, width: int, node: Node) -> tuple[Hashable, ...]:
-    """Return what boards share: where box and target are from the player, and the walls around player and box."""
+    """Return the features that boards share: the places of box and target, and the walls around player and box."""
     player, (box,) = node
     (target,) = solver.targets
     box_at = (box // width - player // width, box % width - player % width)
@@ -218,12 +218,12 @@ def _sokoban_features(solver: Solver, width: int, node: Node) -> tuple[Hashable,
 
 def sokoban_rooms(n: int, first: int = 0, split: Split | None = None) -> list[World]:
     """Return the first ``n`` usable boards from the seed ``first`` on, of one split of bepo's Sokoban or of all."""
-    found: list[World] = []
-    while len(found) < n:
+    rooms: list[World] = []
+    while len(rooms) < n:
         if (split is None or _split(first) == split) and (world := sokoban(first)) is not None:
-            found.append(world)
+            rooms.append(world)
         first += 1
-    return found
+    return rooms
 
 
 def _split(seed: int, dim: int = 6) -> Split:
@@ -244,8 +244,8 @@ def _world(
     """Return a world; without ``features`` every state is a feature of its own (a tabular policy)."""
     following = np.array(moves)
     reward = step_reward + win * (following == SUCCESS)
-    own = features or [((name, state),) for state in range(len(following))]
-    return World(name, following, reward, start, list(coarse), list(own))
+    described = features or [((name, state),) for state in range(len(following))]
+    return World(name, following, reward, start, list(coarse), list(described))
 
 
 FAMILIES: dict[str, Callable[[range, int], list[World]]] = {

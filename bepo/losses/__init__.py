@@ -85,9 +85,9 @@ class Loss(Plugin):
     def _check(self, loss: Tensor, stats: dict[str, Tensor], mask: Tensor) -> None:
         shape = getattr(loss, "shape", None)
         if shape != mask.shape or not loss.is_floating_point():
-            found = f"a {loss.dtype} tensor of shape {tuple(shape)}" if shape is not None else type(loss).__name__
+            given = f"a {loss.dtype} tensor of shape {tuple(shape)}" if shape is not None else type(loss).__name__
             wanted = f"a tensor of real numbers of shape {tuple(mask.shape)}"
-            raise UserError(f"loss={self.name}: the losses of tokens are {found}, must be {wanted}")
+            raise UserError(f"loss={self.name}: the losses of tokens are {given}, must be {wanted}")
         self.refuse_names(stats, _TAKEN)
         for name, total in stats.items():
             if getattr(total, "shape", None) != () or total.is_complex():

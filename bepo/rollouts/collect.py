@@ -274,7 +274,7 @@ def _checked(answers: Sequence[Sample | Overlong], n: int) -> Sequence[Sample | 
 
 
 def overlong(batch: RolloutBatch, horizon: int) -> Bool[np.ndarray, " M"]:
-    """Return which trajectories ended because their next prompt was too long: truncated without another cause."""
+    """Return the mask of the trajectories whose next prompt was too long: truncated without another cause."""
     cut = batch.terminal[batch.last] == Terminal.TRUNCATION
     return cut & ~batch.broken & (batch.step[batch.last] + 1 < horizon)
 

@@ -54,7 +54,7 @@ def draw_tasks(train: TaskSet, n: int, seed: int, update: int) -> list[Task]:
 
 
 def mixed(batch: RolloutBatch) -> Bool[np.ndarray, " G"]:
-    """Return which groups have at least one success and one failure.
+    """Return the mask of the groups with at least one success and one failure.
 
     Successes are counted. Scores would not do: a penalty for one invalid action makes the scores of a failed group
     differ. Nor would advantages: rounding makes those of equal scores differ from 0.
@@ -74,13 +74,13 @@ def collect_mixed(
     """
     parts: list[Rollouts] = []
     kept: list[Bool[np.ndarray, " G"]] = []
-    found = 0
-    while found < n_groups and len(parts) < max_batches:
+    n_mixed = 0
+    while n_mixed < n_groups and len(parts) < max_batches:
         parts.append(collect(len(parts)))
         is_mixed = mixed(parts[-1].batch)
-        kept.append(is_mixed & (np.cumsum(is_mixed) <= n_groups - found))
-        found += int(kept[-1].sum())
-    if not found:
+        kept.append(is_mixed & (np.cumsum(is_mixed) <= n_groups - n_mixed))
+        n_mixed += int(kept[-1].sum())
+    if not n_mixed:
         kept[-1][:] = True
     return engine.join(parts, kept), [part.batch for part in parts]
 

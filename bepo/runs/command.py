@@ -135,13 +135,13 @@ def _end_with_sweep() -> None:
 
 def results_as_override(arguments: Sequence[str]) -> list[str]:
     """Return arguments with ``results=FOLDER`` in place of ``--results FOLDER`` and ``--results=FOLDER``."""
-    words, found = list(arguments), list[str]()
+    words, overrides = list(arguments), list[str]()
     while words:
         word = words.pop(0)
         if word == "--results" and words:
             word = f"--results={words.pop(0)}"
-        found.append(word.removeprefix("--") if word.startswith("--results=") else word)
-    return found
+        overrides.append(word.removeprefix("--") if word.startswith("--results=") else word)
+    return overrides
 
 
 def run_command(main: Callable[[], object]) -> None:

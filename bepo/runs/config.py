@@ -221,23 +221,23 @@ def _of_evaluation(config: Config) -> dict[str, Any]:
 
 def versions_today(identity: dict[str, Any]) -> dict[str, int | None]:
     """Return the current method versions of the parts of an identity; None for a part that no longer exists."""
-    found: dict[str, int | None] = {"run": METHOD_VERSION, "agent": Agent.method_version}
+    versions: dict[str, int | None] = {"run": METHOD_VERSION, "agent": Agent.method_version}
     for part, plugins in PLUGINS.items():
         known = plugins().get(identity.get(part, {}).get("name"))
-        found[part] = known.method_version if known else None
-    return found
+        versions[part] = known.method_version if known else None
+    return versions
 
 
 def with_neutral_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored config or identity, and add missing neutral fields with their defaults."""
     filled = _filled(config, neutral_defaults(Config))
     for part, plugins in PLUGINS.items():
-        own = config.get(part, {})
-        if kind := plugins().get(own.get("name", "")):
-            filled[part] = _filled(own, neutral_defaults(kind))
+        given = config.get(part, {})
+        if kind := plugins().get(given.get("name", "")):
+            filled[part] = _filled(given, neutral_defaults(kind))
     return filled
 
 
-def _filled(own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    inner = {name: _filled(own.get(name, {}), part) for name, part in defaults.items() if isinstance(part, dict)}
-    return {**defaults, **own, **inner}
+def _filled(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    inner = {name: _filled(given.get(name, {}), part) for name, part in defaults.items() if isinstance(part, dict)}
+    return {**defaults, **given, **inner}

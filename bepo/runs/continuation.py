@@ -41,12 +41,12 @@ def _shorter_runs(folder: RunFolder, identity: dict[str, Any]) -> list[tuple[int
     """
     if identity["evaluation"].get("late_passes"):
         return []
-    found = []
+    shorter = []
     for path in folder.results.glob(f"runs/*/{RUN}"):
         with suppress(Corrupt):
             stored = read_object(path, "run file").get("identity")
             updates = stored.get("updates") if isinstance(stored, dict) else None
             is_shorter = isinstance(updates, int) and updates < identity["updates"]
             if is_shorter and run_id(identity | {"updates": updates}) == path.parent.name:
-                found.append((updates, RunFolder(folder.results, path.parent.name)))
-    return sorted(found, key=lambda pair: pair[0], reverse=True)
+                shorter.append((updates, RunFolder(folder.results, path.parent.name)))
+    return sorted(shorter, key=lambda pair: pair[0], reverse=True)

@@ -50,12 +50,12 @@ class Evaluations:
 
     def while_training(self, update: int) -> dict[str, float]:
         """Make the passes after an update, and return success rates for the update's row."""
-        found = {}
+        rates = {}
         for split in HELD_OUT:
             rows = self._pass(split, 0, update)
             self._note(update, rows)
-            found[f"eval/{split}_success"] = fmean(row["success"] for row in rows)
-        return found
+            rates[f"eval/{split}_success"] = fmean(row["success"] for row in rows)
+        return rates
 
     def last(self, update: int) -> float:
         """Make the remaining passes of the last policy, and return its success rate on the test tasks."""

@@ -26,11 +26,11 @@ _COLUMN, _WIDTH = 34, 120
 @cache
 def field_docs(kind: type) -> dict[str, str]:
     """Return the docstrings of the fields of a dataclass and its base classes, each in one line, by field."""
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
         if is_dataclass(cls) and cls.__module__ != "builtins":
-            found |= _documented(ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0])
-    return found
+            docs |= _documented(ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0])
+    return docs
 
 
 def _documented(cls: ast.stmt) -> dict[str, str]:
@@ -101,5 +101,5 @@ def _beside(line: str, meaning: str) -> list[str]:
     if not meaning:
         return [line]
     first, *more = textwrap.wrap(meaning, _WIDTH - _COLUMN - 2)
-    own = [f"{line:{_COLUMN}}# {first}"] if len(line) < _COLUMN else [line, f"{'':{_COLUMN}}# {first}"]
-    return own + [f"{'':{_COLUMN}}# {rest}" for rest in more]
+    lines = [f"{line:{_COLUMN}}# {first}"] if len(line) < _COLUMN else [line, f"{'':{_COLUMN}}# {first}"]
+    return lines + [f"{'':{_COLUMN}}# {rest}" for rest in more]

@@ -33,13 +33,13 @@ def machine() -> dict[str, Any]:
 def cpu_model() -> str:
     """Return the name of the CPU as Linux reports it; on other systems, as Python reports it."""
     info = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*: (.*)$", info.read_text(encoding="utf-8") if info.exists() else "", re.MULTILINE)
-    return found[1] if found else platform.processor() or platform.machine()
+    match = re.search(r"^model name\s*: (.*)$", info.read_text(encoding="utf-8") if info.exists() else "", re.MULTILINE)
+    return match[1] if match else platform.processor() or platform.machine()
 
 
 def _torch_blas(config: str) -> str:
-    found = re.search(r"BLAS_INFO=(\w+)", config)
-    return found[1] if found else "unknown"
+    match = re.search(r"BLAS_INFO=(\w+)", config)
+    return match[1] if match else "unknown"
 
 
 def _numpy_blas() -> str:
@@ -48,10 +48,10 @@ def _numpy_blas() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

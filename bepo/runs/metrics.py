@@ -96,7 +96,7 @@ def of_several(rows: Iterable[Mapping[str, Any]], n: int) -> dict[str, dict[str,
     successes = [[float(row["success"]) for row in of_task] for of_task in tasks.values()]
     scores = [[float(row["task_score"]) for row in of_task] for of_task in tasks.values()]
     return {
-        name: {str(k): fmean(_expected_best(one, k) for one in values) for k in ks}
+        name: {str(k): fmean(_expected_best(of_task, k) for of_task in values) for k in ks}
         for name, values in (("pass_at", successes), ("best_of", scores))
     }
 

@@ -73,12 +73,12 @@ def _last_value(metric: str) -> Objective:
 
     def value(run: StoredRun) -> float:
         rows = run.metrics()
-        found = [row[metric] for row in rows if row.get(metric) is not None]
-        if not found:
+        values = [row[metric] for row in rows if row.get(metric) is not None]
+        if not values:
             raise unknown_choice(
                 "metric of study.objectives", metric, {name for row in rows for name in row} - {"update"}
             )
-        return float(found[-1])
+        return float(values[-1])
 
     return Objective(value, None, metric)
 
@@ -88,7 +88,7 @@ def values_of(names: Sequence[str], runs: Sequence[StoredRun]) -> list[float]:
 
     Raises ``UserError`` for an unknown one, and for one that raises an error or has no finite number for a run.
     """
-    return [fmean(_value(name, one, run) for run in runs) for name, one in zip(names, _chosen(names))]
+    return [fmean(_value(name, goal, run) for run in runs) for name, goal in zip(names, _chosen(names))]
 
 
 def _value(name: str, chosen: Objective, run: StoredRun) -> float:
@@ -128,13 +128,13 @@ def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:
     """
     # The default direction is a member of an Enum of Hydra's sweeper; a given one is a string.
     given = list(sweeper.direction) if OmegaConf.is_list(sweeper.direction) else [sweeper.direction]
-    said = [one.name if isinstance(one, Enum) else str(one) for one in given]
+    said = [direction.name if isinstance(direction, Enum) else str(direction) for direction in given]
     chosen = _chosen(names)
-    own = [one.direction or word for one, word in zip(chosen, [*said, *["maximize"] * (len(chosen) - len(said))])]
-    if said != own or not {*said} <= {*get_args(Direction)}:
-        aim = f"the objective{'s are' if len(own) > 1 else ' is'} {', '.join(names)}".replace("_", " ")
-        raise UserError(f"hydra.sweeper.direction={_listed(said)}: {aim}; choices: {_listed(own)}")
-    return own
+    wanted = [goal.direction or word for goal, word in zip(chosen, [*said, *["maximize"] * (len(chosen) - len(said))])]
+    if said != wanted or not {*said} <= {*get_args(Direction)}:
+        aim = f"the objective{'s are' if len(wanted) > 1 else ' is'} {', '.join(names)}".replace("_", " ")
+        raise UserError(f"hydra.sweeper.direction={_listed(said)}: {aim}; choices: {_listed(wanted)}")
+    return wanted
 
 
 def checked_seeds(seeds: Any) -> list[int]:

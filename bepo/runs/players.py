@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from bepo.core.batch import RolloutBatch
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import episode_rows, play
 from bepo.rollouts.task_sets import TaskSet
-from bepo.rollouts.transcripts import transcripts
 from bepo.training.backends import Engine, collect_and_release
+
+Decode = Callable[[Sequence[Sequence[int]]], list[str]]
+"""Turns token ids into text, special tokens included."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +71,33 @@ class EnginePlayer:
     def close(self) -> None:
         """End the engine's processes."""
         self._engine.close()
+
+
+def transcripts(batch: RolloutBatch, episodes: Sequence[dict[str, Any]], decode: Decode) -> Iterator[dict[str, Any]]:
+    """Yield each episode's row with ``steps``, a list with one entry for each step.
+
+    ``episodes`` has one row for each trajectory of the batch. A step has:
+    * ``prompt``, chat template included, and ``response``;
+    * ``action``, as read from the response (None: not readable), and ``valid``, whether its form was valid;
+    * ``observation``, the key of the next state, and ``reward``.
+    """
+    tokens, n = batch.language, range(len(batch))
+    prompts, responses = (
+        decode([tokens.prompt(i).tolist() for i in n]),
+        decode([tokens.response(i).tolist() for i in n]),
+    )
+    actions = batch.actions
+    steps: list[list[dict[str, Any]]] = [[] for _ in episodes]
+    for i in n:
+        steps[batch.trajectory[i]].append(
+            {
+                "prompt": prompts[i],
+                "response": responses[i],
+                "action": actions[i],
+                "observation": batch.state_key[batch.next_state[i]],
+                "reward": float(batch.reward[i]),
+                "valid": bool(batch.valid[i]),
+            }
+        )
+    for episode, taken in zip(episodes, steps):
+        yield episode | {"steps": taken}

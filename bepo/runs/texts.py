@@ -80,7 +80,7 @@ def _kinds(path: str) -> Iterator[Any]:
     for depth, name in enumerate(path.split(".")):
         hints = [get_type_hints(kind) for kind in kinds if is_dataclass(kind)]
         entries = [get_args(kind)[1] for kind in kinds if get_origin(kind) is dict]
-        kinds = [*(found[name] for found in hints if name in found), *entries]
+        kinds = [*(hint[name] for hint in hints if name in hint), *entries]
         if depth == 0 and name in PLUGINS:
             kinds = [*PLUGINS[name]().values()]
     yield from kinds
@@ -89,7 +89,7 @@ def _kinds(path: str) -> Iterator[Any]:
 def _holds_text(kind: Any) -> bool:
     if get_origin(kind) is dict:
         kind = GenericAlias(list, get_args(kind)[1:])
-    return kind is str or any(_holds_text(one) for one in get_args(kind) if not isinstance(one, str))
+    return kind is str or any(_holds_text(part) for part in get_args(kind) if not isinstance(part, str))
 
 
 def refuse_changed_texts(text: str, place: str) -> None:
@@ -112,8 +112,8 @@ def _scalars(node: yaml.Node | None, path: str = "") -> Iterator[tuple[str, yaml
     if isinstance(node, yaml.ScalarNode):
         yield path, node
     elif isinstance(node, yaml.SequenceNode):
-        for one in node.value:
-            yield from _scalars(one, path)
+        for item in node.value:
+            yield from _scalars(item, path)
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):

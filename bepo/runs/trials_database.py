@@ -107,13 +107,13 @@ def drop_incomplete_line(file: Path) -> None:
 
 def _last_line(lines: BinaryIO, end: int) -> int:
     """Return where the last line of a file of ``end`` bytes begins."""
-    start, found = end - 1, -1  # without the last line's own end
-    while start > 0 and found < 0:
+    start, place = end - 1, -1  # without the last line's own end
+    while start > 0 and place < 0:
         before = max(0, start - _BLOCK)
         lines.seek(before)
-        found = lines.read(start - before).rfind(b"\n")
+        place = lines.read(start - before).rfind(b"\n")
         start = before
-    return start + found + 1 if found >= 0 else 0
+    return start + place + 1 if place >= 0 else 0
 
 
 def _is_json(line: bytes) -> bool:

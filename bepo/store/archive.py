@@ -190,9 +190,9 @@ def _filled(packed: dict[str, Any]) -> dict[str, list[Any]]:
     """Return the columns of packed rows, with None in the rows that do not have a column."""
     shapes = [frozenset(names) for names in packed["shapes"]]
     rows = len(packed["shape"])
-    found = {}
+    columns = {}
     for name, column in packed["columns"].items():
         values = iter(column)
         whole = len(column) == rows
-        found[name] = column if whole else [next(values) if name in shapes[i] else None for i in packed["shape"]]
-    return found
+        columns[name] = column if whole else [next(values) if name in shapes[i] else None for i in packed["shape"]]
+    return columns

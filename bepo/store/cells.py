@@ -21,10 +21,10 @@ def read_cell(path: Path) -> dict[str, Any]:
     Older cells have no digest and are read without a check.
     """
     data = read_bytes(path, "study cell")
-    found = parse_object(data, path, "study cell")
-    if not found.keys() <= _FIELDS:
-        found = unsealed(data, path, "study cell")
-    return checked_cell({"overrides": []} | found, path)
+    cell = parse_object(data, path, "study cell")
+    if not cell.keys() <= _FIELDS:
+        cell = unsealed(data, path, "study cell")
+    return checked_cell({"overrides": []} | cell, path)
 
 
 def checked_cell(cell: Any, path: Path) -> dict[str, Any]:

@@ -97,10 +97,10 @@ def check_metadata_types(metadata: Mapping[str, Any], place: Path) -> None:
     _check_all(metadata.get("sizes", {}).values(), (int,), place, "sizes")
     _check_all(metadata.get("alarms", []), (str,), place, "alarms")
     for name, kinds in (("sessions", _SESSION), ("task_sets", _TASK_SET)):
-        found = metadata.get(name, [])
-        for one in found.values() if isinstance(found, dict) else found:
-            _check_all([one], (dict,), place, name)
-            _check(one, kinds, place, f"{name}.")
+        items = metadata.get(name, [])
+        for item in items.values() if isinstance(items, dict) else items:
+            _check_all([item], (dict,), place, name)
+            _check(item, kinds, place, f"{name}.")
     identity = metadata.get("identity", {})
     _check(identity, {**{part: (dict,) for part in _PARTS}, "method_versions": (dict,)}, place, "identity.")
 
@@ -175,10 +175,10 @@ def check_packed(packed: Any, place: Path) -> None:
             raise Corrupt(f"{place}: column {name[:60]!r} does not have {size} values")
 
 
-def _check(found: Mapping[str, Any], kinds: Mapping[str, Kinds], place: Path, prefix: str = "") -> None:
-    """Raise ``Corrupt`` for a field of ``found`` that has none of its kinds. Fields may be absent."""
-    for name in found.keys() & kinds.keys():
-        _check_all([found[name]], kinds[name], place, f"{prefix}{name}")
+def _check(values: Mapping[str, Any], kinds: Mapping[str, Kinds], place: Path, prefix: str = "") -> None:
+    """Raise ``Corrupt`` for a field of ``values`` that has none of its kinds. Fields may be absent."""
+    for name in values.keys() & kinds.keys():
+        _check_all([values[name]], kinds[name], place, f"{prefix}{name}")
 
 
 def _check_all(values: Iterable[Any], kinds: Kinds, place: Path, what: str) -> None:
@@ -192,12 +192,12 @@ def _check_all(values: Iterable[Any], kinds: Kinds, place: Path, what: str) -> N
 
 def _fit(values: Sequence[Any], kinds: Kinds) -> bool:
     """Return whether all values are of these kinds and usual. The kinds that columns have need no loop of Python."""
-    found = {*map(type, values)}
-    if found == {float}:
+    types = {*map(type, values)}
+    if types == {float}:
         return float in kinds and all(map(math.isfinite, values))
-    if found == {int}:
+    if types == {int}:
         return int in kinds and min(values) > -_LARGEST and max(values) < _LARGEST
-    return found <= {*kinds} and (not found & {*_NUMBER} or all(map(_is_usual, values)))
+    return types <= {*kinds} and (not types & {*_NUMBER} or all(map(_is_usual, values)))
 
 
 def _is_usual(value: Any) -> bool:

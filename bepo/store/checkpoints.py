@@ -25,8 +25,8 @@ class Checkpoints:
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Return the update and the folder of each finished checkpoint, the newest first. Files are not checked."""
         numbered = ((path.name.removeprefix("checkpoint-"), path) for path in self.path.glob("checkpoint-*"))
-        found = ((int(number), path) for number, path in numbered if number.isdecimal() and path.is_dir())
-        return sorted(found, reverse=True)
+        complete = ((int(number), path) for number, path in numbered if number.isdecimal() and path.is_dir())
+        return sorted(complete, reverse=True)
 
     @contextmanager
     def new_checkpoint(self, update: int, keep: int = 2) -> Iterator[Path]:
@@ -133,8 +133,8 @@ class Checkpoints:
 
     def _kept(self) -> list[str]:
         """Return the names of the rollouts and transcripts that are written so far."""
-        found = [str(path.relative_to(self.path)) for path in sorted((self.path / ROLLOUTS).glob("*.npz"))]
-        return [*found, *([TRANSCRIPTS] if (self.path / TRANSCRIPTS).exists() else [])]
+        rollouts = [str(path.relative_to(self.path)) for path in sorted((self.path / ROLLOUTS).glob("*.npz"))]
+        return [*rollouts, *([TRANSCRIPTS] if (self.path / TRANSCRIPTS).exists() else [])]
 
     def _truncate(self, lengths: dict[str, int]) -> None:
         for stream in STREAMS:

@@ -37,8 +37,8 @@ class UnfinishedRun(StoredRun):
 
     def names(self) -> list[str]:
         """Return the names of the transcripts and rollout batches that are written so far."""
-        found = [path for path in (self.path / TRANSCRIPTS, *(self.path / ROLLOUTS).glob("*.npz")) if path.exists()]
-        return sorted(str(path.relative_to(self.path)) for path in found)
+        paths = [path for path in (self.path / TRANSCRIPTS, *(self.path / ROLLOUTS).glob("*.npz")) if path.exists()]
+        return sorted(str(path.relative_to(self.path)) for path in paths)
 
     def transcripts(self) -> list[dict]:
         """Read the transcripts; empty while they are being written."""
@@ -85,9 +85,9 @@ def _locks_work(results: Path) -> bool:
 
 def views(results: Path) -> Path:
     """Return the folder for pages and pictures of results: ``views`` in their folder, or here if that is read-only."""
-    own = results / "views"
-    nearest = next(place for place in (own, *own.parents) if place.exists())
-    return own if os.access(nearest, os.W_OK) else Path("views")
+    folder = results / "views"
+    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    return folder if os.access(nearest, os.W_OK) else Path("views")
 
 
 def read_any(path: Path, published: Callable[[Path], StoredRun] = read_archive) -> StoredRun:
@@ -151,14 +151,14 @@ def each_readable(runs: Sequence[StoredRun], read: Callable[[StoredRun], T]) -> 
     usable = False
     for number, run in enumerate(runs, 1):
         try:
-            found = read(run)
+            value = read(run)
         except Corrupt as error:
             if number == len(runs) and not usable:
                 raise
             print(f"left out: {error}", file=sys.stderr)
             continue
         usable = True
-        yield run, found
+        yield run, value
 
 
 def find_run(run_id: str, results: Path) -> StoredRun:
@@ -212,17 +212,17 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
 
 def beginning_with(name: str, ids: Iterable[str]) -> list[str]:
     """Return the run ID that begins with ``name`` in a list, or an empty list. Raises ``UserError`` for several."""
-    found = [run_id for run_id in ids if run_id.startswith(name)] if name else []
-    if len(found) > 1:
-        raise UserError(f"run {name!r}: several run IDs begin with it; choices: {', '.join(found)}")
-    return found
+    matches = [run_id for run_id in ids if run_id.startswith(name)] if name else []
+    if len(matches) > 1:
+        raise UserError(f"run {name!r}: several run IDs begin with it; choices: {', '.join(matches)}")
+    return matches
 
 
 def _studies(results: Path) -> set[str]:
     """Return the names of all studies: those of the results folder, the published ones, and those that can be run."""
     files = (path.stem for folder in (EXPERIMENTS, *plugin_folders("experiments")) for path in folder.glob("*.yaml"))
-    own = (path.name for path in (results / "studies").glob("*"))
-    return {*own, *files, *(path.stem for path in PUBLISHED.glob("*/studies/*.json"))}
+    recorded = (path.name for path in (results / "studies").glob("*"))
+    return {*recorded, *files, *(path.stem for path in PUBLISHED.glob("*/studies/*.json"))}
 
 
 def _runs_of_study(study: str, results: Path, tier: str | None) -> Iterator[str]:

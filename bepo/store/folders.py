@@ -31,12 +31,12 @@ def make_space(checkpoints: list[Path], keep: int) -> None:
     """
     if not checkpoints:
         return
-    found, sizes = list(checkpoints), [size_of_folder(path) for path in checkpoints]
-    missing = sizes[0] + sizes[0] // 20 - shutil.disk_usage(found[0].parent).free  # 5 % for file-system metadata
+    left, sizes = list(checkpoints), [size_of_folder(path) for path in checkpoints]
+    missing = sizes[0] + sizes[0] // 20 - shutil.disk_usage(left[0].parent).free  # 5 % for file-system metadata
     if missing > sum(sizes[min(keep, 1) :]):
         return
     while missing > 0:
-        oldest, size = found.pop(), sizes.pop()
+        oldest, size = left.pop(), sizes.pop()
         shutil.rmtree(oldest.rename(oldest.with_suffix(".part")))  # a kill must not leave half a checkpoint
         missing -= size
         print(f"{oldest}: removed, because the disk is too full for the next checkpoint", file=sys.stderr)
@@ -68,18 +68,18 @@ def seal_folder(path: Path, name: str, **metadata: Any) -> None:
 def read_sealed_folder(path: Path, name: str) -> dict[str, Any]:
     """Return the metadata that ``seal_folder`` wrote. Raises ``Corrupt`` for a changed, lost or added file."""
     metadata = read_sealed(path / name, "list of files")
-    found = digests_of_folder(path)
-    found.pop(name)
+    present = digests_of_folder(path)
+    present.pop(name)
     expected = field(metadata, "files", dict, path / name)
     metadata.pop("files")
-    changed = [file for file in found.keys() | expected.keys() if found.get(file) != expected.get(file)]
+    changed = [file for file in present.keys() | expected.keys() if present.get(file) != expected.get(file)]
     if changed:
-        raise Corrupt(f"{path / min(changed)}: {_change(min(changed), found, expected)} since {name} was written")
+        raise Corrupt(f"{path / min(changed)}: {_change(min(changed), present, expected)} since {name} was written")
     return metadata
 
 
-def _change(file: str, found: dict[str, str], expected: dict[str, str]) -> str:
-    return "lost" if file not in found else "added" if file not in expected else "changed"
+def _change(file: str, present: dict[str, str], expected: dict[str, str]) -> str:
+    return "lost" if file not in present else "added" if file not in expected else "changed"
 
 
 def size_of_folder(path: Path) -> int:

@@ -32,22 +32,22 @@ def with_digest(content: dict[str, Any]) -> str:
 
 
 def unsealed(data: bytes, place: Path, what: str) -> dict[str, Any]:
-    """Return what ``sealed`` wrote, without its digest. Raises ``Corrupt``, naming ``place`` and ``what``."""
-    found = parse_object(data, place, what)
-    found.pop("digest", None)
+    """Return an object that ``sealed`` wrote, without its digest. Raises ``Corrupt``, naming ``place`` and ``what``."""
+    content = parse_object(data, place, what)
+    content.pop("digest", None)
     try:
         # Compare without line breaks and indentation: json is ten times faster without indentation.
-        whole = found | {"digest": digest(json.dumps(found, sort_keys=True, allow_nan=False))}
+        whole = content | {"digest": digest(json.dumps(content, sort_keys=True, allow_nan=False))}
         if _INDENTATION.sub(b"", data) == json.dumps(whole, sort_keys=True, separators=(",", ": ")).encode():
-            return found
+            return content
     except (ValueError, RecursionError):  # ``sealed`` cannot have written this text
         pass
     raise Corrupt(f"{place}: changed since it was written")
 
 
-def field(found: Mapping[str, Any], name: str, kind: type[T], place: Path) -> T:
+def field(content: Mapping[str, Any], name: str, kind: type[T], place: Path) -> T:
     """Return a field of a file. Raises ``Corrupt`` if it is missing or has another type."""
-    if not isinstance(value := found.get(name), kind):
+    if not isinstance(value := content.get(name), kind):
         raise Corrupt(f"{place}: its {name} is {value!r:.60}, must be of type {kind.__name__}")
     return value
 
@@ -60,12 +60,12 @@ def read_object(path: Path, what: str) -> dict[str, Any]:
 def parse_object(data: bytes, place: Path, what: str) -> dict[str, Any]:
     """Return a JSON object. Raises ``Corrupt``."""
     try:
-        found = json.loads(data)
+        content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise Corrupt(f"{place}: not a {what} ({error})") from None
-    if not isinstance(found, dict):
-        raise Corrupt(f"{place}: not a {what}, but a {type(found).__name__}")
-    return found
+    if not isinstance(content, dict):
+        raise Corrupt(f"{place}: not a {what}, but a {type(content).__name__}")
+    return content
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -114,20 +114,20 @@ def nan_to_none(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def check_made_for(place: Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def check_made_for(place: Path, content: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Raise ``Corrupt`` if a shared file was made for other settings than expected.
 
     The file name contains a digest of the settings, but a file can be renamed.
     """
     wanted = json.loads(json.dumps(nan_to_none(dict(expected))))
-    if others := list(_differences(found, wanted)):
+    if others := list(_differences(content, wanted)):
         raise Corrupt(f"{place}: made for other settings ({'; '.join(others[:3])})")
 
 
-def _differences(found: Any, wanted: Any, name: str = "") -> Iterator[str]:
+def _differences(value: Any, wanted: Any, name: str = "") -> Iterator[str]:
     """Yield "name is A, not B" for each setting in which two trees differ."""
-    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
-        for key in sorted(found.keys() | wanted.keys()):
-            yield from _differences(found.get(key), wanted.get(key), f"{name}.{key}" if name else key)
-    elif found != wanted:
-        yield f"{name} is {found!r:.60}, not {wanted!r:.60}"
+    if isinstance(value, Mapping) and isinstance(wanted, Mapping):
+        for key in sorted(value.keys() | wanted.keys()):
+            yield from _differences(value.get(key), wanted.get(key), f"{name}.{key}" if name else key)
+    elif value != wanted:
+        yield f"{name} is {value!r:.60}, not {wanted!r:.60}"

@@ -76,12 +76,12 @@ class PublishedRuns:
 
     def commits(self) -> dict[str, list[str]]:
         """Return the commits that trained the runs, by environment and model, as read from the runs."""
-        found: dict[str, set[str]] = defaultdict(set)
+        by_kind: dict[str, set[str]] = defaultdict(set)
         for run_id in self.ids():
             with suppress(Corrupt):
                 run = self.run(run_id)
-                found[f"{run.config.get('env', {}).get('name')} {run.config.get('model')}"] |= run.commits
-        return {key: sorted(found[key]) for key in sorted(found)}
+                by_kind[f"{run.config.get('env', {}).get('name')} {run.config.get('model')}"] |= run.commits
+        return {key: sorted(by_kind[key]) for key in sorted(by_kind)}
 
     def noted_commits(self) -> dict[str, list[str]]:
         """Return the commits that ``note_commits`` wrote; empty if the file is missing. Raises ``Corrupt``."""
@@ -137,12 +137,12 @@ class PublishedRuns:
     @cached_property
     def _starts(self) -> dict[str, tuple[str, str]]:
         """The digest of each warm start that runs name, and one of these runs."""
-        found: dict[str, tuple[str, str]] = {}
+        starts: dict[str, tuple[str, str]] = {}
         for run_id in self.ids():
             with suppress(Corrupt):
                 if start := self.run(run_id).metadata.get("warm_start"):
-                    found.setdefault(start["name"], (start["digest"], run_id))
-        return found
+                    starts.setdefault(start["name"], (start["digest"], run_id))
+        return starts
 
     def damaged_warm_starts(self) -> Iterator[Corrupt]:
         """Yield an error for each published warm start with damaged files."""

@@ -149,9 +149,9 @@ def refuse_older(results: Path) -> None:
                 return
             versions.add(version)
     if versions:
-        found = ", ".join(map(str, sorted(versions)))
+        known = ", ".join(map(str, sorted(versions)))
         raise UserError(
-            f"results={results}: its runs have format {found}, this bepo reads {FORMAT_VERSION}; choose another folder"
+            f"results={results}: its runs have format {known}, this bepo reads {FORMAT_VERSION}; choose another folder"
         )
 
 
@@ -179,12 +179,12 @@ def read_run(path: Path, *, hashed: bool = True) -> StoredRun:
     return StoredRun(path, metadata, read_config(path))
 
 
-def check_metadata(found: dict[str, Any], place: Path, run_id: str) -> None:
+def check_metadata(data: dict[str, Any], place: Path, run_id: str) -> None:
     """Raise ``Corrupt`` unless the content of a ``run.json`` belongs to this run and has the current format."""
-    if found.get("format_version") != FORMAT_VERSION:
-        raise Corrupt(f"{place}: run format {found.get('format_version')}; this bepo reads {FORMAT_VERSION}")
-    files = found.get("files")
-    if not isinstance(files, dict) or not isinstance(found.get("sizes", {}), dict) or found.get("run_id") != run_id:
+    if data.get("format_version") != FORMAT_VERSION:
+        raise Corrupt(f"{place}: run format {data.get('format_version')}; this bepo reads {FORMAT_VERSION}")
+    files = data.get("files")
+    if not isinstance(files, dict) or not isinstance(data.get("sizes", {}), dict) or data.get("run_id") != run_id:
         raise Corrupt(f"{place}: not the file of run {run_id}")
     if outside := [name for name in files if not _NAME.fullmatch(name)]:
         raise Corrupt(f"{place}: a run cannot have a file {outside[0][:80]!r}")

@@ -99,7 +99,7 @@ def _sweep(options: Namespace) -> int:
     totals = {study.name: study.config.hydra.sweeper.n_trials * len(study.seeds) for study in tunings}
     brief = Brief(throughput, pool.size, len(runs) + sum(totals.values())) if options.brief else None
     views = [brief or View(throughput, pool.size, total, hides_test=True) for total in totals.values()]
-    opened = [one for study, view in zip(tunings, views) if (one := _open(study, pool, view, errors))]
+    opened = [search for study, view in zip(tunings, views) if (search := _open(study, pool, view, errors))]
     if errors and not grids and not opened:
         return 2
     outcomes: list[GridOutcome | TuningOutcome] = []
@@ -129,12 +129,12 @@ def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[Plann
     """Return the valid studies, and the errors of the others. Raises the first error if all have errors."""
     if not names:
         names = [name for name in studies_of_paper() if not name.startswith("tune_")]
-    if launchers := [one for one in overrides if one.lstrip("+").startswith("hydra/launcher")]:
+    if launchers := [text for text in overrides if text.lstrip("+").startswith("hydra/launcher")]:
         raise UserError(
             f"{launchers[0]}: bepo.sweep starts the runs itself; start it in each task of a Slurm array job "
             f"(docs/machines.md), or use the launcher with python -m bepo.train -cd experiments -cn {names[0]}"
         )
-    names = [one for name in names for one in (studies_of_paper() if name == "all" else [name])]
+    names = [study for name in names for study in (studies_of_paper() if name == "all" else [name])]
     register(overrides)
     studies, errors = [], []
     for name in dict.fromkeys(names):

@@ -52,7 +52,7 @@ def composed(experiments: Path, name: str, overrides: Sequence[str], hydra: bool
         return compose_with_hydra(experiments, name, overrides, hydra)
     if hydra and values:
         noted = config.hydra.overrides
-        noted.hydra, noted.task = ([o for o in overrides if _is_hydras(o) == own] for own in (True, False))
+        noted.hydra, noted.task = ([o for o in overrides if _is_hydras(o) == of_hydra] for of_hydra in (True, False))
     return config
 
 

@@ -164,9 +164,9 @@ def _name_of_search(config: DictConfig) -> str:
     from bepo.sweep.space import search_space
 
     overrides = _overrides(config)
-    own = [o for o in overrides if in_identity(Config(), o.lstrip("+~").partition("=")[0])]
+    kept = [o for o in overrides if in_identity(Config(), o.lstrip("+~").partition("=")[0])]
     searched = "_".join(name.rpartition(".")[2] for name in search_space(overrides)[0])
-    return f"search_{searched:.40}_{digest(repr(sorted(own)), 6)}.{config.env.name}.{config.tier}"
+    return f"search_{searched:.40}_{digest(repr(sorted(kept)), 6)}.{config.env.name}.{config.tier}"
 
 
 def _objectives(config: DictConfig) -> list[str]:

@@ -146,5 +146,5 @@ def resources_of(config: Config) -> dict[str, float]:
 
 
 def _environment() -> dict[str, str]:
-    own = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON) or name == "PYTHONPATH"}
-    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), **own}
+    passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON) or name == "PYTHONPATH"}
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), **passed}

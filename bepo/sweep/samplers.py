@@ -36,11 +36,11 @@ def sampler_and_pruner(
             made.append(instantiate(pruner, _execution_whitelist_=_CLASSES) if pruner else optuna.pruners.NopPruner())
         except (*CONFIG_ERRORS, TypeError, ValueError, AttributeError) as error:  # Optuna's errors of wrong arguments
             raise UserError(f"study {planned.name}: {explain(error)}; choices: {', '.join(_CLASSES)}") from None
-    for name, value, kind, found in (
+    for name, value, kind, product in (
         ("hydra.sweeper.sampler", sampler, optuna.samplers.BaseSampler, made[0]),
         ("study.pruner", pruner, optuna.pruners.BasePruner, made[1]),
     ):
-        if not isinstance(found, kind):
+        if not isinstance(product, kind):
             raise UserError(f"{name}={value}: must be a concrete class of {kind.__module__.rpartition('.')[0]}")
     return made[0], made[1]
 

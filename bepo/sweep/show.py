@@ -46,10 +46,10 @@ def _study_rows(runs: Sequence[PlannedRun], states: Mapping[str, Progress]) -> l
     columns += ["corrupt"] if any(state.status == "corrupt" for state in states.values()) else []
     rows = [f"{'study':24s}{'cells':>6s}{''.join(f'{c:>10s}' for c in columns)}{'shared':>8s}"]
     for study in dict.fromkeys(s for run in runs for s in run.studies):
-        own = [run for run in runs if study in run.studies]
-        counts = [sum(states[run.id].status == column for run in own) for column in columns]
-        shared = sum(len(run.studies) > 1 for run in own)
-        rows.append(f"{study:24s}{len(own):6d}{''.join(f'{n:10d}' for n in counts)}{shared or '-':>8}")
+        of_study = [run for run in runs if study in run.studies]
+        counts = [sum(states[run.id].status == column for run in of_study) for column in columns]
+        shared = sum(len(run.studies) > 1 for run in of_study)
+        rows.append(f"{study:24s}{len(of_study):6d}{''.join(f'{n:10d}' for n in counts)}{shared or '-':>8}")
     return rows
 
 
@@ -91,7 +91,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_summary(outcome: GridOutcome, runs: Sequence[PlannedRun], seconds: float) -> str:
-    """Return how many runs are complete after ``seconds``, and which failed, with reasons and logs."""
+    """Return the number of complete runs after ``seconds``, and the failed runs with reasons and logs."""
     elsewhere = f" ({len(outcome.elsewhere)} of them by other processes)" if outcome.elsewhere else ""
     done = f"{len(outcome.complete)} of {len(runs)} runs complete{elsewhere}, {format_duration(seconds)}"
     return "\n".join([done, *failures(outcome, runs)])
@@ -200,7 +200,7 @@ class View:
         return f"total   {', '.join(parts)}; {elapsed}, {left}"
 
     def _pace(self, workers: Sequence[Worker]) -> float:
-        """Return how many times as long as estimated the updates of the running workers took; 1 before the first.
+        """Return the time of the running workers' updates as a multiple of the estimate; 1 before the first.
 
         Estimates are of CPU seconds, or constants: a busy or slow machine needs longer.
         """

@@ -197,8 +197,10 @@ _NO_EFFECT = object()
 
 def _is_among(value: Any, choices: Sequence[Any]) -> bool:
     """Return whether a value is among choices. 1.0 equals 1 and the text "null" equals None, but true is not 1."""
-    own = _plain(value)
-    return any(own == one and isinstance(own, bool) == isinstance(one, bool) for one in map(_plain, choices))
+    plain = _plain(value)
+    return any(
+        plain == choice and isinstance(plain, bool) == isinstance(choice, bool) for choice in map(_plain, choices)
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -107,8 +107,8 @@ def _folder(name: str) -> Path:
 
 def studies_of_paper() -> list[str]:
     """Return the names of the paper's studies, in alphabetical order. Other studies say ``extension: true``."""
-    own = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
-    return [name for name in own if not _says(name).get("extension")]
+    names = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+    return [name for name in names if not _says(name).get("extension")]
 
 
 def _says(name: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def check_plugins(hydra: DictConfig) -> None:
     sweeper = target_of(hydra.sweeper)
     if sweeper not in _SWEEPERS:
         raise unknown_choice("sweeper", sweeper, _SWEEPERS.values())
-    known = {f"{one.__module__}.{one.__name__}" for one in Plugins.instance().discover(Launcher)}
+    known = {f"{cls.__module__}.{cls.__name__}" for cls in Plugins.instance().discover(Launcher)}
     if (launcher := target_of(hydra.launcher)) not in known:
         raise unknown_choice("launcher", launcher, known)
 

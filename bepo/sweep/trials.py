@@ -227,7 +227,7 @@ def _check_same(planned: PlannedStudy, study: optuna.Study) -> None:
     space, fixed = search_space(planned.sweep)
     conditional = {name: entry.distribution for name, entry in conditional_space(planned.config).items()}
     given = values_of(fixed)
-    searched = space | {name: one for name, one in conditional.items() if name not in given}
+    searched = space | {name: entry for name, entry in conditional.items() if name not in given}
     now, before = fixed_settings(planned), study.user_attrs.get(FIXED)
     changed = changed_search(study, searched, {*space}, given, before or {})
     if not changed and before is not None:

@@ -29,5 +29,5 @@ def contract(group: str) -> list[Any]:
     if group not in GROUPS:
         raise unknown_choice("group of contract tests", group, GROUPS)
     module = importlib.import_module(f"{__name__}.{group}")
-    own = {name: one for name, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__}
-    return [pytest.param(own[name], id=name.removeprefix("check_")) for name in own if name.startswith("check_")]
+    checks = {name: item for name, item in vars(module).items() if getattr(item, "__module__", "") == module.__name__}
+    return [pytest.param(checks[name], id=name.removeprefix("check_")) for name in checks if name.startswith("check_")]

@@ -74,31 +74,31 @@ def score(estimators: Mapping[str, Estimator], kit: Mapping[str, Any] | None = N
 def _result(case: dict[str, Any], rows: list[dict[str, Any]], estimator: Estimator) -> Result:
     about = case["id"], case["method"], case["tests"]
     try:
-        found = [float(x) for x in estimator([dict(row) for row in rows], dict(case["settings"]))]
+        given = [float(x) for x in estimator([dict(row) for row in rows], dict(case["settings"]))]
     except Unsupported as error:
         return Result(*about, "unsupported", str(error))
     except (Exception, SystemExit) as error:
         return Result(*about, "failed", f"{type(error).__name__}: {error}")
     expected = case["expected"]
-    if len(found) != len(expected):
-        return Result(*about, "failed", f"{len(found)} advantages for {len(expected)} rows")
-    if not (wrong := _differences(found, expected, case["atol"])):
+    if len(given) != len(expected):
+        return Result(*about, "failed", f"{len(given)} advantages for {len(expected)} rows")
+    if not (wrong := _differences(given, expected, case["atol"])):
         return Result(*about, "passed")
-    worst = max(wrong, key=lambda i: abs(found[i] - expected[i]) if math.isfinite(found[i]) else math.inf)
-    detail = f"{len(wrong)} of {len(rows)} rows differ; row {worst}: {found[worst]:.6g}, expected {expected[worst]:.6g}"
+    worst = max(wrong, key=lambda i: abs(given[i] - expected[i]) if math.isfinite(given[i]) else math.inf)
+    detail = f"{len(wrong)} of {len(rows)} rows differ; row {worst}: {given[worst]:.6g}, expected {expected[worst]:.6g}"
     if "gives" in case:
-        named = not _differences(found, case["gives"], 10 * case["atol"])
+        named = not _differences(given, case["gives"], 10 * case["atol"])
     else:
-        named = "fault" in case and _is_rounding(found)
+        named = "fault" in case and _is_rounding(given)
     return Result(*about, "failed", detail, case["fault"] if named else "")
 
 
-def _is_rounding(found: Sequence[float]) -> bool:
+def _is_rounding(values: Sequence[float]) -> bool:
     """Return whether numbers that should be 0 can be rounding errors, divided by their own deviation.
 
     Such a quotient is less than 1 in each term, and all its digits are arbitrary.
     """
-    return all(abs(x) < _TERMS for x in found) and any(abs(x - round(x, 3)) > 1e-9 for x in found)
+    return all(abs(x) < _TERMS for x in values) and any(abs(x - round(x, 3)) > 1e-9 for x in values)
 
 
 def _rounds(method: str, results: Sequence[Result]) -> bool:
@@ -109,9 +109,9 @@ def _rounds(method: str, results: Sequence[Result]) -> bool:
     return counts["passed"] >= counts["failed"] and all(result.fault for result in ties)
 
 
-def _differences(found: Sequence[float], expected: Sequence[float], atol: float) -> list[int]:
+def _differences(values: Sequence[float], expected: Sequence[float], atol: float) -> list[int]:
     """Return the rows whose numbers differ by more than ``atol``, plus the same relative to the expected number."""
-    return [i for i, (a, b) in enumerate(zip(found, expected)) if not abs(a - b) <= atol * (1 + abs(b))]
+    return [i for i, (a, b) in enumerate(zip(values, expected)) if not abs(a - b) <= atol * (1 + abs(b))]
 
 
 def faults(results: Sequence[Result]) -> dict[str, list[str]]:
@@ -153,9 +153,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         kit = load(path)
         path = chosen.adapter
-        found = runpy.run_path(path).get("ESTIMATORS")
+        declared = runpy.run_path(path).get("ESTIMATORS")
         known = sorted({case["method"] for case in kit["cases"]})
-        estimators = found if isinstance(found, Mapping) else {}
+        estimators = declared if isinstance(declared, Mapping) else {}
         if not estimators or not estimators.keys() <= {*known} or not all(map(callable, estimators.values())):
             raise ValueError(f"ESTIMATORS must map methods to functions; methods: {', '.join(known)}")
         if path := chosen.json:

@@ -32,8 +32,8 @@ def grids() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     return old + 0.3 * step, old, advantage, mask
 
 
-def _same(one: object, other: object) -> None:
-    torch.testing.assert_close(one, other, rtol=0, atol=0)
+def _same(actual: object, expected: object) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 def check_every_token_has_a_loss_and_padding_has_none(loss: Loss) -> None:
@@ -100,13 +100,13 @@ class _Frozen(TorchFunctionMode):
         self._replayed = None if recorded is None else iter(recorded)
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        found = func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
         if func is not torch.Tensor.detach:
-            return found
+            return result
         if self._replayed is not None:
             return next(self._replayed)
-        self.recorded.append(found)
-        return found
+        self.recorded.append(result)
+        return result
 
 
 def check_the_gradient_is_the_finite_difference(loss: Loss) -> None:
@@ -125,8 +125,8 @@ def check_the_gradient_is_the_finite_difference(loss: Loss) -> None:
                 moved[row, token] += nudge
                 with _Frozen(first.recorded):
                     values.append(_aggregated(loss, loss(moved, old, advantage, mask)[0], mask).item())
-            slope, found = (values[0] - values[1]) / 2e-6, logprob.grad[row, token].item()
-            assert abs(found - slope) <= 1e-5 * abs(slope) + 1e-8, (distance, row, token, found, slope)
+            slope, gradient = (values[0] - values[1]) / 2e-6, logprob.grad[row, token].item()
+            assert abs(gradient - slope) <= 1e-5 * abs(slope) + 1e-8, (distance, row, token, gradient, slope)
 
 
 def check_parts_add_up_to_a_minibatch(loss: Loss) -> None:

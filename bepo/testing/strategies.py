@@ -106,13 +106,13 @@ def settings_of(cls: type[Estimator]) -> set[str]:
 
 def options(cls: type[Estimator]) -> dict[str, list[Any]]:
     """Return values to test of each field: every word of a Literal, both truth values, a few numbers."""
-    found, kinds = {}, get_type_hints(cls)
+    choices, kinds = {}, get_type_hints(cls)
     for name in settings_of(cls):
         kind = kinds[name]
         words = [w for k in (kind, *get_args(kind)) if get_origin(k) is Literal for w in get_args(k)]
         truths = [True, False] if bool in (kind, *get_args(kind)) else []
-        found[name] = [*words, *truths, *NUMBERS.get(name, ())]
-    return {name: values for name, values in found.items() if values}
+        choices[name] = [*words, *truths, *NUMBERS.get(name, ())]
+    return {name: values for name, values in choices.items() if values}
 
 
 @st.composite

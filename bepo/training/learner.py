@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from bepo.core.batch import RolloutBatch, Tokens
@@ -22,8 +22,9 @@ from bepo.policies.lm.language_model import LanguageModel
 from bepo.rollouts.collect import Sampling
 from bepo.training import Optimisation
 from bepo.training.critic import Critic
-from bepo.training.kl import low_var_kl
 from bepo.training.minibatches import minibatches
+
+Grid = Float[Tensor, "b r"]
 
 
 class LocalLearner:
@@ -99,8 +100,8 @@ class LocalLearner:
         transitions = np.arange(len(tokens.response_length))
         with torch.no_grad():
             for micro_batch in self.policy.micro_batches(tokens, transitions, self.settings.micro_batch_tokens):
-                found = self.reference.log_probs(tokens, micro_batch, self.sampling)
-                logprob[response_places(tokens, micro_batch)] = found.logprob[found.mask].cpu().numpy()
+                scored = self.reference.log_probs(tokens, micro_batch, self.sampling)
+                logprob[response_places(tokens, micro_batch)] = scored.logprob[scored.mask].cpu().numpy()
         return logprob
 
     def _step(
@@ -183,3 +184,13 @@ def _averaged(totals: dict[str, float]) -> dict[str, float]:
         if norm in totals:
             stats[norm] = totals.pop(norm) / steps
     return stats | {name: total / tokens for name, total in totals.items()}
+
+
+def low_var_kl(logprob: Grid, reference_logprob: Grid, mask: Bool[Tensor, "b r"]) -> Grid:
+    """Return the estimate k3 of KL(policy || reference) for each token, which is never negative (Schulman, 2020).
+
+    It is exp(d) - d - 1 with d = reference_logprob - logprob, clamped to at most 10 as in verl; 0 where ``mask`` is
+    False.
+    """
+    log_ratio = (reference_logprob - logprob).clamp(-20, 20)
+    return (log_ratio.exp() - log_ratio - 1).clamp(-10, 10) * mask

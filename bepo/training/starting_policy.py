@@ -48,7 +48,7 @@ def start_metadata(setup: Setup) -> dict[str, Any]:
     Equal settings give equal names. Digests are equal only if the weights are: other processors round differently.
     """
     weights = setup.policy.weights_digest
-    found = {"weights": {"digest": weights}} if weights else {}
+    metadata = {"weights": {"digest": weights}} if weights else {}
     if (name := warm_start_name(setup)) is None:
-        return found
-    return found | {"warm_start": {"name": name, "digest": digest_of_file(setup.cache / name / WARM_START)}}
+        return metadata
+    return metadata | {"warm_start": {"name": name, "digest": digest_of_file(setup.cache / name / WARM_START)}}

@@ -14,7 +14,7 @@ from analysis.grid.table import Table
 from analysis.output import page
 from analysis.output.build import Built, LeftOut, build, write
 from analysis.output.ledger import ledger, newest
-from analysis.output.subject import environments_in
+from analysis.output.page import environments_in
 from tests.stored_runs import write_run
 
 pytestmark = pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import re
 
-from analysis.output.slim import slim
+from analysis.output.pictures import slim
 
 _SVG = """<svg xmlns:xlink="http://x"><metadata><a/></metadata>
 <g>

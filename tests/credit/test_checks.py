@@ -10,9 +10,8 @@ import pytest
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
-from bepo.core.guarded import guarded
 from bepo.core.registry import Registry
-from bepo.credit import Credit, Estimator, Traits
+from bepo.credit import Credit, Estimator, Traits, guarded
 from bepo.credit._audit import audit
 from bepo.credit.grpo import GRPO
 from bepo.runs.metrics import OF_ADVANTAGES, credit_metrics

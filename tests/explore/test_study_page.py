@@ -7,10 +7,10 @@ from threading import Thread
 
 import pytest
 
+from bepo.explore.episodes import tokenizer_of
 from bepo.explore.methods import methods
 from bepo.explore.names import PRESETS
 from bepo.explore.watch import HOST, serve
-from bepo.explore.words import tokenizer_of
 from bepo.store.archive import read_archive
 from bepo.store.find import read_any
 from bepo.store.published import PUBLISHED

@@ -18,7 +18,7 @@ from bepo.envs.sokoban import Sokoban
 from bepo.losses.ppo_clip import PPOClip
 from bepo.policies import LoRA
 from bepo.policies.lm.adapters import save_merged
-from bepo.policies.lm.chat_tokens import end_of_answer, repair
+from bepo.policies.lm.gguf import end_of_answer, repair
 from bepo.policies.lm.language_model import LanguageModel
 from bepo.policies.lm.pretrained_model import PretrainedModel
 from bepo.policies.pretrained import Pretrained

@@ -17,8 +17,7 @@ from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.task_sets import task_set
 from bepo.training import Optimisation
 from bepo.training.backends.local import Local
-from bepo.training.kl import low_var_kl
-from bepo.training.learner import LocalLearner
+from bepo.training.learner import LocalLearner, low_var_kl
 
 ENV = Sokoban(horizon=5)
 AGENT = Agent(style="compact", history_observations=False)

@@ -21,7 +21,7 @@ from bepo.losses.gmpo import GMPO
 from bepo.losses.gspo import GSPO
 from bepo.losses.ppo_clip import PPOClip
 from bepo.losses.sapo import SAPO
-from bepo.training.kl import low_var_kl
+from bepo.training.learner import low_var_kl
 from bepo.training.verl.losses import actor_loss, policy_loss, value_loss
 from bepo.training.verl.settings import AGGREGATION
 

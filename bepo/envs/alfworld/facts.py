@@ -105,7 +105,7 @@ class Recorder:
 
     def lookup(self, predicate: str, positions: tuple[int, ...], known: Arguments) -> Set[Arguments]:
         """Look up as ``Facts.lookup`` does, and record the answer."""
-        found = self._facts.lookup(predicate, positions, known)
+        matches = self._facts.lookup(predicate, positions, known)
         if predicate in self._facts.bits:
-            self.lookups.append((predicate, positions, known, frozenset(found)))
-        return found
+            self.lookups.append((predicate, positions, known, frozenset(matches)))
+        return matches

@@ -118,10 +118,10 @@ class Domain:
     @cached_property
     def _direct(self) -> dict[str, set[str]]:
         """The types directly below each type."""
-        found: dict[str, set[str]] = {}
+        subtypes: dict[str, set[str]] = {}
         for name, supertype in self.supertypes.items():
-            found.setdefault(supertype, set()).add(name)
-        return found
+            subtypes.setdefault(supertype, set()).add(name)
+        return subtypes
 
 
 @dataclass

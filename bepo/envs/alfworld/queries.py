@@ -75,15 +75,15 @@ class Query:
         return self._extensions(context, context.binding, self._lookups[given], 0)
 
     def _planned(self, given: tuple[Placeholder, ...]) -> list[_Lookup]:
-        known, found = set(given), []
+        known, lookups = set(given), []
         for name, placeholders in self.predicates:
             first = {ph: placeholders.index(ph) for ph in placeholders if ph not in known}
             bound = [(i, ph) for i, ph in enumerate(placeholders) if ph in known]
             repeated = [(first[ph], i) for i, ph in enumerate(placeholders) if ph in first and i != first[ph]]
             positions, names = tuple(i for i, _ in bound), tuple(ph for _, ph in bound)
-            found.append(_Lookup(name, positions, names, tuple(first.items()), tuple(repeated)))
+            lookups.append(_Lookup(name, positions, names, tuple(first.items()), tuple(repeated)))
             known |= set(placeholders)
-        return found
+        return lookups
 
     def _extensions(self, context: Context, binding: Binding, lookups: list[_Lookup], depth: int) -> Iterator[Binding]:
         """Yield the extensions of a binding that satisfy the predicates from number ``depth`` on."""

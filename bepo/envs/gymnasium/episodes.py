@@ -82,7 +82,7 @@ class GymnasiumEpisodes:
         n = len(self._maker.words)
         allowed = np.asarray(info.get("action_mask", np.ones(n)))  # Taxi masks actions without effect
         if allowed.shape != (n,) or allowed.dtype.kind not in "biuf":
-            found = f"is {allowed.dtype} of shape {allowed.shape}"
-            raise UserError(f"env.id={self._maker.id}: its action_mask {found}, must be numbers of shape ({n},)")
+            given = f"is {allowed.dtype} of shape {allowed.shape}"
+            raise UserError(f"env.id={self._maker.id}: its action_mask {given}, must be numbers of shape ({n},)")
         words = tuple(word for word, may in zip(self._maker.words, allowed) if may)
         return Observation(text, key=text, admissible=words or self._maker.words)

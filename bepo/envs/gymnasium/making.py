@@ -107,8 +107,8 @@ class Maker:
             try:
                 return gymnasium.make(self.id, max_episode_steps=-1, disable_env_checker=True, **kwargs, **shown)
             except gymnasium.error.UnregisteredEnv as error:
-                own = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]
-                raise UserError(f"{unknown_choice('env.id', self.id, own)} ({in_words(error)})") from None
+                known = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]
+                raise UserError(f"{unknown_choice('env.id', self.id, known)} ({in_words(error)})") from None
             except (Exception, SystemExit) as error:  # any type: the code of an environment from another package
                 raise UserError(f"env.id={self.id}, env.kwargs={self._kwargs}: {in_words(error)}") from None
 

@@ -19,7 +19,7 @@ def has_table(env: Any) -> bool:
     if not isinstance(table, dict) or [*table] != [*range(sizes[0])]:
         return False
     rows = [actions for actions in table.values() if isinstance(actions, dict) and [*actions] == [*range(sizes[1])]]
-    outcomes = [one for row in rows for some in row.values() if isinstance(some, list) for one in some]
+    outcomes = [outcome for row in rows for some in row.values() if isinstance(some, list) for outcome in some]
     return len(rows) == sizes[0] > 0 < len(outcomes) and all(isinstance(x, tuple) and len(x) == 4 for x in outcomes)
 
 
@@ -53,11 +53,11 @@ def _can_succeed(
     """Return from which states success has a probability above 0; rows are transitions."""
     can = np.zeros(states, bool)
     while True:
-        found = can.copy()
-        found[state[success | can[after]]] = True
-        if (found == can).all():
+        more = can.copy()
+        more[state[success | can[after]]] = True
+        if (more == can).all():
             return can
-        can = found
+        can = more
 
 
 def _argmax(quality: Float[np.ndarray, "S A"]) -> Int[np.ndarray, " S"]:

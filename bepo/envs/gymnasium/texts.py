@@ -79,9 +79,9 @@ def family_of(env_id: str) -> Family:
 
 def plain(rendering: str) -> str:
     """Return a rendering (mode ``ansi``) with marks in place of colours, and without the last action."""
-    text, found = rendering, 1
-    while found:
-        text, found = _COLOURED.subn(lambda match: match[2].join(_MARKS.get(match[1], "[]")), text)
+    text, n = rendering, 1
+    while n:
+        text, n = _COLOURED.subn(lambda match: match[2].join(_MARKS.get(match[1], "[]")), text)
     return "\n".join(line.rstrip() for line in _LAST_ACTION.sub("", text).splitlines() if line.strip())
 
 

@@ -52,14 +52,14 @@ class Solver:
 
     def states(self) -> list[Node]:
         """Return every reachable state that is not solved, the start first."""
-        found = {self.start: None}
-        queue = deque(found)
+        seen = {self.start: None}
+        queue = deque(seen)
         while queue:
             for there in self.successors(queue.popleft()):
-                if there not in found and not self.solved(there):
-                    found[there] = None
+                if there not in seen and not self.solved(there):
+                    seen[there] = None
                     queue.append(there)
-        return list(found)
+        return list(seen)
 
     def successors(self, here: Node) -> list[Node]:
         """Return the state after each move (up, down, left, right); a blocked move changes nothing."""

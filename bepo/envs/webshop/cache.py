@@ -59,7 +59,7 @@ def read(path: Path, products: Path, attributes: Path) -> Catalogue:
     metadata["left_out"] = Counter(metadata["left_out"])
     metadata["pricing"] = [tuple(prices) for prices in metadata["pricing"]]
     metadata["human_instructions"] = {
-        asin: [(text, tuple(names), tuple(values)) for text, names, values in found]
-        for asin, found in metadata["human_instructions"].items()
+        asin: [(text, tuple(names), tuple(values)) for text, names, values in rows]
+        for asin, rows in metadata["human_instructions"].items()
     }
     return Catalogue.restored(entries, extra, numbers, index, metadata)

@@ -78,7 +78,7 @@ def response_ids(tokens: Tokens, transitions: Transitions) -> Int[np.ndarray, "b
 
 
 def free_tokens(tokens: Tokens, transitions: Transitions) -> Bool[np.ndarray, "b r"]:
-    """Return which response tokens had an alternative, as a grid like ``response_mask``.
+    """Return the mask of the response tokens that had an alternative, a grid like ``response_mask``.
 
     If no token had an alternative, the very first token counts as free: an empty batch would be an error elsewhere.
     """

@@ -42,9 +42,9 @@ class Chat:
         if not any(map(self.has_controls, texts)):
             return self._tokenizer.encode(written, add_special_tokens=False)
         around = _MARK.split(self.written(_with_texts(content, [f"\ue000{i}\ue001" for i in range(len(texts))])))
-        for own in (texts, [text.strip() for text in texts]):  # some templates strip a message
-            if "".join(a + b for a, b in zip_longest(around, own, fillvalue="")) == written:
-                return self._joined(around, own)
+        for parts in (texts, [text.strip() for text in texts]):  # some templates strip a message
+            if "".join(a + b for a, b in zip_longest(around, parts, fillvalue="")) == written:
+                return self._joined(around, parts)
         broken = self.written(_with_texts(content, [self._broken(text) for text in texts]))
         return self._tokenizer.encode(broken, add_special_tokens=False)
 
@@ -83,9 +83,9 @@ class Chat:
     def _broken(self, text: str) -> str:
         """Return a text with a blank in the words of control tokens."""
 
-        def broken(found: re.Match[str]) -> str:
-            word = found[0]
-            return word if word == ACT and is_answer(text[: found.start()]) else f"{word[0]} {word[1:]}"
+        def broken(match: re.Match[str]) -> str:
+            word = match[0]
+            return word if word == ACT and is_answer(text[: match.start()]) else f"{word[0]} {word[1:]}"
 
         return self._controls.sub(broken, text)
 

@@ -82,9 +82,9 @@ def _by_pairs(layer: Module, name: str, h: Float[Tensor, "m w"]) -> Float[Tensor
     projection, norm = getattr(attention, f"{name}_proj"), getattr(attention, f"{name}_norm", None)
     order = _side_by_side(len(projection.weight), attention.head_dim, h.device)
     weight = projection.weight[order] * layer.input_layernorm.weight
-    found = linear(h, weight, None if projection.bias is None else projection.bias[order])
-    found = found.unflatten(-1, (-1, attention.head_dim))
-    return found if norm is None else normed(found, norm) * norm.weight[order[: attention.head_dim]]
+    projected = linear(h, weight, None if projection.bias is None else projection.bias[order])
+    projected = projected.unflatten(-1, (-1, attention.head_dim))
+    return projected if norm is None else normed(projected, norm) * norm.weight[order[: attention.head_dim]]
 
 
 @lru_cache

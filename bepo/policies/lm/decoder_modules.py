@@ -52,8 +52,8 @@ def _heads(layer: Module, name: str, h: Float[Tensor, "m w"]) -> Float[Tensor, "
     """Return queries or keys before their rotation; Qwen3 normalises them."""
     attention = layer.self_attn
     projection, norm = getattr(attention, f"{name}_proj"), getattr(attention, f"{name}_norm", None)
-    found = projection(h).unflatten(-1, (-1, attention.head_dim))
-    return found if norm is None else norm(found)
+    projected = projection(h).unflatten(-1, (-1, attention.head_dim))
+    return projected if norm is None else norm(projected)
 
 
 def _rotated(x: Float[Tensor, "m h d"], rotation: Complex[Tensor, "m 1 half_d"]) -> Float[Tensor, "m h d"]:

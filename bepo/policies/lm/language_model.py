@@ -303,11 +303,11 @@ def end_ids(
 
     Raises ``UserError`` for a tokenizer without an end token.
     """
-    own: Any = tokenizer.eos_token_id  # in its stub an ID may also be text
-    if own is None:
+    end: Any = tokenizer.eos_token_id  # in its stub an ID may also be text
+    if end is None:
         raise UserError("the policy's tokenizer has no end token (eos_token): responses would never end")
     more = generation.eos_token_id if generation is not None else None
-    return frozenset([own, *(more if isinstance(more, list) else [] if more is None else [more])])
+    return frozenset([end, *(more if isinstance(more, list) else [] if more is None else [more])])
 
 
 def remove_dropout(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:

@@ -47,8 +47,8 @@ class PrefixSharingModel(LanguageModel):
 
         ``before`` is the cache of the tree that this one continues. ``rows`` have all tokens, those before it too.
         """
-        found = decode(self.model.base_model, self.parts, tree, np.arange(len(tree.length)), tree.length - 1, before)
-        return found.hidden, found.cache
+        decoded = decode(self.model.base_model, self.parts, tree, np.arange(len(tree.length)), tree.length - 1, before)
+        return decoded.hidden, decoded.cache
 
     def _decoder(
         self,

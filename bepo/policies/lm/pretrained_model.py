@@ -97,12 +97,12 @@ class PretrainedModel(PrefixSharingModel):
     ) -> tuple[Float[Tensor, "n w"], KVCache]:
         """Return the hidden state after each row of a tree, and the tree's KV cache; keep what the update needs."""
         last, first = tree.length - 1, self._frozen_layers
-        found = decode(self.model.base_model, self.parts, tree, np.arange(len(last)), last, before, first)
+        decoded = decode(self.model.base_model, self.parts, tree, np.arange(len(last)), last, before, first)
         if first:
             if before is None:
                 self._kept.begin_tree()
-            self._kept.add(rows, tree, found.states)
-        return found.hidden, found.cache
+            self._kept.add(rows, tree, decoded.states)
+        return decoded.hidden, decoded.cache
 
     def _decoder(
         self,

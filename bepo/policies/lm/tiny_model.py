@@ -66,13 +66,13 @@ def build_tokenizer(words: Sequence[str], markers: Sequence[str] = ()) -> transf
 
 def _plain_pieces(line: str) -> list[str]:
     """Return the words of a line of a prompt; the names of special tokens, which it may show, in parts."""
-    found = findall(_PIECE, line)
-    if not {*_SPECIAL} & {*found}:
-        return found
-    said = found.index("then") if "then" in found else len(found)  # an answer follows (``chat.is_answer``)
+    pieces = findall(_PIECE, line)
+    if not {*_SPECIAL} & {*pieces}:
+        return pieces
+    said = pieces.index("then") if "then" in pieces else len(pieces)  # an answer follows (``chat.is_answer``)
     return [
         part
-        for place, word in enumerate(found)
+        for place, word in enumerate(pieces)
         for part in (_parts(word) if word in _SPECIAL and not (word == ACT and place > said) else [word])
     ]
 

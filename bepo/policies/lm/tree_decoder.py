@@ -123,8 +123,8 @@ class _Asked(NamedTuple):
 
     @classmethod
     def of(cls, tree: PrefixTree, row: Numbers, position: Numbers, like: Tensor) -> _Asked:
-        node, one, place = np.unique(tree.path[row, position] - tree.first, return_index=True, return_inverse=True)
-        attention = Attention.plan(tree, row[one], position[one], like)
+        node, first, place = np.unique(tree.path[row, position] - tree.first, return_index=True, return_inverse=True)
+        attention = Attention.plan(tree, row[first], position[first], like)
         return cls(torch.from_numpy(node).to(like.device), attention, torch.from_numpy(place).to(like.device))
 
 

@@ -31,27 +31,27 @@ class Completion:
 def read_completion(data: bytes) -> Completion:
     """Read the body of an answer. Raises ``Malformed`` with one short line."""
     try:
-        found = json.loads(data)
+        answer = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"not valid JSON ({type(error).__name__})") from None
-    if not isinstance(found, dict):
-        raise Malformed(f"the answer is {_kind(found)}")
-    if "choices" not in found and "error" in found:
-        raise Malformed(label(found["error"]))
-    choices = _member(found, "choices", list)
+    if not isinstance(answer, dict):
+        raise Malformed(f"the answer is {_kind(answer)}")
+    if "choices" not in answer and "error" in answer:
+        raise Malformed(label(answer["error"]))
+    choices = _member(answer, "choices", list)
     choice = choices[0] if choices else None
     if not isinstance(choice, dict):
         raise Malformed(f"the first of choices is {_kind(choice)}")
     message = _member(choice, "message", dict)
     reasoning = message.get("reasoning_content") or message.get("reasoning")
-    fingerprint = found.get("system_fingerprint")
+    fingerprint = answer.get("system_fingerprint")
     return Completion(
         text="" if message.get("content") is None else _encodable(_member(message, "content", str)),
         reasoning=_encodable(reasoning) if isinstance(reasoning, str) else "",
         finish_reason=label(choice.get("finish_reason")),
-        model=label(_member(found, "model", str)),
+        model=label(_member(answer, "model", str)),
         fingerprint=None if fingerprint is None else label(fingerprint),
-        usage=_usage(found.get("usage")),
+        usage=_usage(answer.get("usage")),
     )
 
 

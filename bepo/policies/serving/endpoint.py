@@ -155,31 +155,31 @@ class Endpoint:
         extra = {name: value for name, value in body.items() if name not in known}
         create: Callable[..., Any] = self._client.chat.completions.with_raw_response.create
         try:
-            found = self._loop.call(partial(create, **named, extra_body=extra or None))
+            response = self._loop.call(partial(create, **named, extra_body=extra or None))
         except _HOPELESS as error:
             raise UserError(f"{self.base_url}: {self._words(error)}") from None
         except (openai.OpenAIError, ValueError) as error:  # ValueError: JSON cannot hold a further field
             return {"overlong" if _is_overlong(error) else "error": self._words(error), "usage": {}}
-        return self._read(found.content, body["model"], request)
+        return self._read(response.content, body["model"], request)
 
     def _read(self, body: bytes, model: str, request: Request) -> dict[str, Any]:
         """Return the columns of an answer's row for a body, which may be malformed."""
         try:
-            found = read_completion(body)
+            completion = read_completion(body)
         except Malformed as error:
             return {"error": f"not a chat completion: {error}", "usage": {}}
-        text, reason, reported = found.text, found.finish_reason, found.model
-        usage: dict[str, Any] = found.usage or _estimated(request, text)
+        text, reason, reported = completion.text, completion.finish_reason, completion.model
+        usage: dict[str, Any] = completion.usage or _estimated(request, text)
         if not _same_model(model, reported):
             return {"error": f"answered by {reported}, not by {model}", "usage": usage}
         if reason not in _CONFIRMED:
             return {"error": f"no answer: finish_reason {reason}", "usage": usage}
-        if not text and found.reasoning and self.policy.reasoning_as_answer:
-            text = found.reasoning
-        if not text and found.reasoning and reason == "stop":
+        if not text and completion.reasoning and self.policy.reasoning_as_answer:
+            text = completion.reasoning
+        if not text and completion.reasoning and reason == "stop":
             why = "no content, only reasoning_content, which policy.reasoning_as_answer=true reads"
             return {"error": why, "usage": usage}
-        about = {"finish_reason": reason, "model": reported, "fingerprint": found.fingerprint, "usage": usage}
+        about = {"finish_reason": reason, "model": reported, "fingerprint": completion.fingerprint, "usage": usage}
         return {"text": text, **about}
 
     def _reserve(self, request: Request) -> np.ndarray:

@@ -32,14 +32,14 @@ class Exemplars:
 
     def _reflections(self) -> tuple[str, ...]:
         """Return two examples of reflections: an episode that is cut before its goal, and the plan that it needed."""
-        found = []
+        attempts = []
         for instruction, turns in islice(self._solved(""), 2):
             half = turns[: max(len(turns) // 2, 1)]
             text = self._grammar.task(instruction) + "".join(map(self._grammar.turn, half))
             rest = ", then ".join(turn.action for turn in turns[len(half) :] if turn.action)
             plan = f"New plan: I stopped before the task was done. Next time I go on in the same way, then {rest}."
-            found.append(f"Attempt:\n{text}STATUS: FAIL\n{plan}")
-        return tuple(found)
+            attempts.append(f"Attempt:\n{text}STATUS: FAIL\n{plan}")
+        return tuple(attempts)
 
     def _written(self, kind: str) -> Iterator[str]:
         for instruction, turns in self._solved(kind):
@@ -55,9 +55,9 @@ class Exemplars:
         tasks = list(islice(self._env.tasks("train"), _MOST_TASKS))
         for task in sorted(tasks, key=lambda task: task.kind != kind):
             with started(self._env, [task]) as episodes:
-                found = self._play(episodes)
-            if found:
-                yield found
+                played = self._play(episodes)
+            if played:
+                yield played
 
     def _play(self, episodes: Episodes) -> tuple[str, list[Turn]] | None:
         instruction, seen = episodes.instructions[0], []

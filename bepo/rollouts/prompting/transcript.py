@@ -31,7 +31,7 @@ class Grammar:
     )
 
     def introduction(self, text: PromptText, examples: int) -> str:
-        """Return what the agent is told first."""
+        """Return the first message to the agent."""
         return f"{text.role} {text.rules}\n{self.rules}{_announce(examples)}"
 
     def task(self, instruction: str) -> str:
@@ -48,8 +48,8 @@ class Grammar:
 
     def read(self, response: str) -> tuple[str, str]:
         """Return the thought and the action of a response; a missing part is empty."""
-        thought, found, action = response.partition("Action:")
-        words = _first_line(action) if found else ""
+        thought, label, action = response.partition("Action:")
+        words = _first_line(action) if label else ""
         return " ".join(thought.removeprefix("Thought:").split("\n")[0].split()), words
 
 
@@ -61,7 +61,7 @@ class CommandGrammar(Grammar):
     rules: str = "Interact with a household to solve a task."
 
     def introduction(self, text: PromptText, examples: int) -> str:
-        """Return what the agent is told first."""
+        """Return the first message to the agent."""
         return f"{self.rules}{_announce(examples)}"
 
     def task(self, instruction: str) -> str:
@@ -90,7 +90,7 @@ class BracketGrammar(Grammar):
     rules: str = "Webshop"
 
     def introduction(self, text: PromptText, examples: int) -> str:
-        """Return what the agent is told first."""
+        """Return the first message to the agent."""
         return self.rules
 
     def task(self, instruction: str) -> str:

@@ -209,8 +209,8 @@ def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None 
         ) from error
 
 
-def _find_homes(own: Path) -> None:
-    """Give W&B the folder ``own`` for each of its folders in which no file can be written."""
+def _find_homes(folder: Path) -> None:
+    """Give W&B the folder ``folder`` for each of its folders in which no file can be written."""
     from wandb import env
 
     config = os.environ.get(env.CONFIG_DIR) or "~/.config/wandb"
@@ -218,8 +218,8 @@ def _find_homes(own: Path) -> None:
     for variable, home in homes.items():
         if not _is_usable(Path(home).expanduser()):
             if given := os.environ.get(variable):
-                print(f"{variable}={given}: no file can be written there; W&B uses {own}", file=sys.stderr)
-            os.environ[variable] = str(own)
+                print(f"{variable}={given}: no file can be written there; W&B uses {folder}", file=sys.stderr)
+            os.environ[variable] = str(folder)
 
 
 def _is_usable(folder: Path) -> bool:

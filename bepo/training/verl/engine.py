@@ -173,9 +173,9 @@ class VerlEngine:
         """Return one batch with the kept groups of several batches, and delete the others from TransferQueue."""
         stored: list[StoredBatch] = [part.remote for part in parts]
         flags = [of_part[part.batch.group] for part, of_part in zip(parts, kept)]
-        keys = [key for one, kept_rows in zip(stored, flags) for key, is_kept in zip(one.keys, kept_rows) if is_kept]
-        batch = self._trainer.join([one.batch for one in stored], keys)
-        counts = {name: sum(one.metrics[name] for one in stored) for name in stored[0].metrics}
+        keys = [key for item, kept_rows in zip(stored, flags) for key, is_kept in zip(item.keys, kept_rows) if is_kept]
+        batch = self._trainer.join([item.batch for item in stored], keys)
+        counts = {name: sum(item.metrics[name] for item in stored) for name in stored[0].metrics}
         return Rollouts(joined(parts, kept), StoredBatch(batch, keys, counts))
 
     def prepare_batch(self, rollouts: Rollouts) -> Rollouts:

@@ -118,15 +118,15 @@ def unused_memory(since: float) -> set[Path]:
 
     Ray may kill processes before the watchdog has seen which memory they use.
     """
-    own = set()
+    paths = set()
     for path in Path("/dev/shm").glob(f"{Path(_SEGMENT).name}*"):
         with suppress(OSError):  # it may be removed at any time
             status = path.stat()
-            own |= {path} if status.st_uid == os.getuid() and status.st_mtime >= since else set()
-    if not own:
-        return own
+            paths |= {path} if status.st_uid == os.getuid() and status.st_mtime >= since else set()
+    if not paths:
+        return paths
     time.sleep(1)  # a new segment may be in use only a moment later
-    return own - shared_memory(psutil.process_iter())
+    return paths - shared_memory(psutil.process_iter())
 
 
 def marked_processes(mark: str) -> list[psutil.Process]:

@@ -131,7 +131,7 @@ def label_responses(engine: Any, micro_batch: TensorDict) -> tuple[dict[str, Any
 
 
 def before_responses(offsets: Tensor, response_length: Tensor) -> Tensor:
-    """Return which tokens come directly before a response token, (tokens,) bool.
+    """Return the mask of the tokens directly before a response token, (tokens,) bool.
 
     The sequences are concatenated and begin at ``offsets`` (b + 1,). Each ends with its response of ``response_length``
     (b,) tokens.
@@ -150,9 +150,9 @@ def head_of_labelled(
     Logits are computed only for labels; there must be at least one label.
     """
     labelled = input_ids != NO_LABEL
-    found = _theirs["head"](kernel, hidden_states[labelled], vocab_weights, input_ids[labelled], temperature)
+    scored = _theirs["head"](kernel, hidden_states[labelled], vocab_weights, input_ids[labelled], temperature)
     place = labelled.nonzero(as_tuple=True)
-    log_probs, entropy = (x.new_zeros(labelled.shape).index_put(place, x) for x in found)
+    log_probs, entropy = (x.new_zeros(labelled.shape).index_put(place, x) for x in scored)
     return log_probs, entropy
 
 
