@@ -103,12 +103,12 @@ def _leads(axis: Axes, speeds: Mapping[str, pd.DataFrame]) -> None:
     shown = [row for row in OF_STATES if all(row in speeds.get(env, ()) for env in ("alfworld", "sokoban"))]
     for env, shift in (("sokoban", -0.15), ("alfworld", 0.15)):
         for place, row in enumerate(shown):
-            lead = Contrast.of(speeds[env], {row: 1, BASELINE: -1})
+            gap = Contrast.of(speeds[env], {row: 1, BASELINE: -1})
             line = style.environment_line(env)
-            axis.plot((lead.interval.low, lead.interval.high), [place + shift] * 2, color=line["color"], linewidth=1)
+            axis.plot((gap.interval.low, gap.interval.high), [place + shift] * 2, color=line["color"], linewidth=1)
             label = environment_name(env) if place == 0 else None
-            (dot,) = axis.plot([lead.value], [place + shift], "o", color=line["color"], markersize=3.5, label=label)
-            describe(dot, [f"{row_label(row)}, {environment_name(env)}: {lead.text()}"])
+            (dot,) = axis.plot([gap.value], [place + shift], "o", color=line["color"], markersize=3.5, label=label)
+            describe(dot, [f"{row_label(row)}, {environment_name(env)}: {gap.text()}"])
     axis.axvline(0, color="black", linewidth=0.6)
     axis.set_yticks(range(len(shown)), [row_label(row) for row in shown])
     axis.invert_yaxis()

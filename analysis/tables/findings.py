@@ -171,10 +171,10 @@ def _in_order(gained: Mapping[str, Contrast]) -> str:
     return "; ".join(f"{marked_name(name)} {share.text(_SHARE)} %" for name, share in gained.items())
 
 
-def _sorted(leads: Mapping[str, Contrast]) -> str:
+def _sorted(gaps: Mapping[str, Contrast]) -> str:
     """Return the methods by kind: faster than Gated-BEPO, slower, and not told apart from it."""
     kinds: dict[str, list[str]] = {"faster": [], "slower": [], "not told apart": []}
-    for name, contrast in sorted(leads.items(), key=lambda item: -item[1].value):
+    for name, contrast in sorted(gaps.items(), key=lambda item: -item[1].value):
         kind = "not told apart" if not contrast.is_apart else "faster" if contrast.value > 0 else "slower"
         kinds[kind].append(f"{marked_name(name)} {contrast.text()}")
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
@@ -207,7 +207,7 @@ def _correlation(theirs: Mapping[str, float], speeds: pd.DataFrame) -> str:
 
 
 def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
-    """Return PPO's lead in blocks and over the best method without a critic, and the differences of these two."""
+    """Return PPO's improvement in blocks, that on the best method without a critic, and how these two differ."""
     others = [name for name in rates if " " not in name and name != CRITIC and not is_privileged(name)]
     best = max(others, key=lambda name: float(rates[name].mean()))
     critic, other = by_name[CRITIC], by_name[best]
@@ -226,7 +226,7 @@ def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
 
 
 def _leads(studies: Studies) -> dict[str, str]:
-    """Return PPO's lead over GRPO, and that on the same tasks, by environment with enough blocks."""
+    """Return PPO's improvement on GRPO, and that on the same tasks, by environment with enough blocks."""
     told = {}
     for env, frames in read_tables()["critic-lead"].frames(studies)[0].items():
         speed = frames["speed"]
