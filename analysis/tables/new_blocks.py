@@ -258,7 +258,8 @@ def next_groups(studies: Studies) -> Table:
             verdicts = ["holds" if test.lower_bound() > 0 else "not shown" for test in (smaller, gone)]
         rows.append([*named, in_pairs.text(), in_eights.text(), smaller.text(), *verdicts])
     return Table(
-        f"Do improvements over {row_label(groups.base)} on WebShop vanish in groups of eight? Declared before the runs.",
+        f"Do improvements over {row_label(groups.base)} on WebShop vanish in groups of eight? "
+        "Declared before the runs.",
         ["Method", "Blocks", "In pairs", "In eights", "Change", "Smaller", "Gone"],
         rows,
         [

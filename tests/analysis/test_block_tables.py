@@ -123,7 +123,7 @@ CASES = [
     ),
     Case(
         CRITIC[0], "critic-lead", *CRITIC[1:], TASKS, beyond_half("ppo grouped", "ppo"), ("ppo grouped",),
-        ("keeps more than half of its improvement over GRPO", "does not keep more than half of its improvement over GRPO"),
+        tuple(f"{verb} more than half of its improvement over GRPO" for verb in ("keeps", "does not keep")),
         shown=of_tasks,
     ),
     Case(
