@@ -107,7 +107,7 @@ class Contrast:
         return self.interval.low > 0 or self.interval.high < 0
 
     def text(self, form: str = "z.1f", none: str = "–") -> str:
-        """Return ``2.3 [1.2, 3.4]``; without the interval if there is none, and ``none`` without any number."""
+        """Return ``2.3 [1.2, 3.4]``; without an interval the number alone, and without a number ``none``."""
         return none if isnan(self.value) else f"{self.value:{form}} {self.interval.text(form, '')}".strip()
 
     def p(self, alternative: Literal["two-sided", "greater", "less"] = "two-sided") -> float:

@@ -37,9 +37,9 @@ def objectives(config: Config, overrides: Sequence[str], varying: Sequence[str] 
     seeds = checked_seeds(config.study["seeds"]) if "seeds" in config.study else []
     runs = [(replace(config, seed=seed), [*overrides, f"seed={seed}"]) for seed in seeds]
     trained = []
-    for seeded, its_overrides in runs or [(config, overrides)]:
-        train(seeded, its_overrides, varying=varying, hides_test=is_search())
-        trained.append(read_run(RunFolder(Path(seeded.results), run_id(identity_of(seeded))).path))
+    for its_config, its_overrides in runs or [(config, overrides)]:
+        train(its_config, its_overrides, varying=varying, hides_test=is_search())
+        trained.append(read_run(RunFolder(Path(its_config.results), run_id(identity_of(its_config))).path))
     values = values_of(names, trained)
     return values if len(values) > 1 else values[0]
 

@@ -71,7 +71,7 @@ def save(answer: Any, *key: object) -> None:
 
 
 def cached(compute: Callable[[], Any], source: Source, *key: object) -> Any:
-    """Return the answer that was kept under a key; if there is none, compute it and keep it."""
+    """Return the answer that was kept under a key. The first time, compute it and keep it."""
     answer = load(source, *key)
     if answer is None:
         answer = compute()

@@ -43,7 +43,9 @@ def profile(scores: Strata, thresholds: np.ndarray) -> np.ndarray:
 
 def profile_bands(scores: Strata, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the pointwise 95 % interval of the profile: (low, high)."""
-    drawn = np.mean([resampled(len(part), i) @ (part[:, None] > thresholds) for i, part in enumerate(scores)], axis=0)
+    drawn = np.mean(
+        [resampled(len(sample), i) @ (sample[:, None] > thresholds) for i, sample in enumerate(scores)], axis=0
+    )
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     return low, high
 

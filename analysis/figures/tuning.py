@@ -124,7 +124,7 @@ def picture(
     in_a_row: int = _IN_A_ROW,
     empty: str = "no trials yet",
 ) -> Picture:
-    """Return a figure with one axis per study. ``draw`` draws a study on an axis. ``empty``: why there is no study."""
+    """Return a figure with one axis per study. ``draw`` draws a study on an axis. ``empty``: the text without one."""
     columns = min(max(len(shown), 1), in_a_row)
     rows = -(-max(len(shown), 1) // columns)
     figure, axes = panels(rows, columns, PAGE, 2.6 * rows)

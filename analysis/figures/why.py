@@ -34,7 +34,7 @@ def why(studies: Studies) -> Figure:
     figure, axes = style.panels(1, 3, style.PAGE, 2.6)
     _baselines(axes[0])
     _revisits(axes[1], [run for run in runs if run.env == "alfworld"])
-    _leads(axes[2], {env: frames["speed"] for env, frames in measured_by_env(runs).items()})
+    _speeds(axes[2], {env: frames["speed"] for env, frames in measured_by_env(runs).items()})
     style.letters(axes)
     caption = (
         "What decides which estimator learns fast. (a) The variance of an episode's success around its baseline, as a "
@@ -99,7 +99,7 @@ def _revisits(axis: Axes, runs: Sequence[Run]) -> None:
     style.if_empty(axis, runs)
 
 
-def _leads(axis: Axes, speeds: Mapping[str, pd.DataFrame]) -> None:
+def _speeds(axis: Axes, speeds: Mapping[str, pd.DataFrame]) -> None:
     shown = [row for row in OF_STATES if all(row in speeds.get(env, ()) for env in ("alfworld", "sokoban"))]
     for env, shift in (("sokoban", -0.15), ("alfworld", 0.15)):
         for place, row in enumerate(shown):

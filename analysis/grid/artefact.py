@@ -49,7 +49,7 @@ class Artefact:
         return (_table if self.kind == "table" else _made)(self, source, tier, allow_mixed)
 
     def has_content(self, tier: str, places: Collection[tuple[str, str]]) -> bool:
-        """Return whether it shows something at a tier, if ``places`` are the studies and tiers that have runs.
+        """Return whether it has something to show at a tier. ``places``: the studies and tiers that have cells.
 
         Tables have the paper's numbers, and some figures need no runs.
         """

@@ -108,8 +108,8 @@ def newest(table: pd.DataFrame, number: int | None = NEWEST) -> pd.DataFrame:
     Both are sorted by when they began, the newest first.
     """
     local = ~table["status"].str.startswith(_PUBLISHED)
-    ordered = table.assign(own=local).sort_values(["own", "began", "run"], ascending=False, ignore_index=True)
-    return ordered.drop(columns="own").head(len(table) if number is None else number)
+    ordered = table.assign(local=local).sort_values(["local", "began", "run"], ascending=False, ignore_index=True)
+    return ordered.drop(columns="local").head(len(table) if number is None else number)
 
 
 def show(table: pd.DataFrame, number: int | None = NEWEST) -> str:

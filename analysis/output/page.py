@@ -128,7 +128,7 @@ def _parts(table: Table) -> list[list[tuple[int, str, Any]]]:
 
 
 def _sortable(table: Table) -> bool:
-    """Return whether a table is long and each of its rows says what it is about."""
+    """Return whether a table is long and each of its rows has a name."""
     return len(table.rows) > _LONG and all(row[table.named].text for row in table.rows)
 
 

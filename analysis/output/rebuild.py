@@ -28,9 +28,10 @@ def rebuild(
 ) -> bool:
     """Write the artefacts with these labels at these tiers; without labels all of them, the page and the macros.
 
-    The page shows every tier that has runs. Beside the main tier, no figure is drawn whose studies have no runs. What
-    cannot be made is left out with a line; returns whether everything was made. Raises ``UserError`` for an unknown
-    label, where the message lists ``commands`` beside the labels, and if nothing could be made.
+    The page shows every tier that has runs. Figures whose studies have no cells are drawn at the main tier alone; those
+    that an earlier analysis left at another tier are removed. What cannot be made is left out with a line; returns
+    whether everything was made. Raises ``UserError`` for an unknown label, where the message lists ``commands`` beside
+    the labels, and if nothing could be made.
     """
     known = artefacts()
     for label in labels:
@@ -38,10 +39,13 @@ def rebuild(
             raise unknown_choice("artefact or command", label, [*known, *commands], "paper/artefacts.yaml")
     make_folders(out)
     every = set(tiers) if labels else {*source.tiers(), *tiers}
-    places, main = set(source.places()), source.main_tier(every)
+    places, main = set(source.places()), source.main_tier(source.tiers() or every)
     built, left_out = [], LeftOut()
     for tier in sorted(every, key=TIERS.index, reverse=True):
         wanted = labels or [label for label, item in known.items() if tier == main or item.has_content(tier, places)]
+        for label in known.keys() - wanted if not labels else ():
+            for path in (out / "figures").glob(f"{label}.{tier}.*"):
+                path.unlink()
         for label in dict.fromkeys(wanted):
             with left_out.of(f"{label} (tier {tier})"):
                 built.append(build(known[label], source, tier, allow_mixed, out))
@@ -59,10 +63,8 @@ def rebuild(
         report = out / "report.html"
         with left_out.of(str(report)):
             claims = {tier: evaluated_claims(source, tier, allow_mixed) for tier in source.tiers()}
-            recent, shown = newest(ledger(source.results), number=None), source.tiers()
-            report.write_text(
-                page.render(built, shown, source.label, claims, recent, out, source.main_tier(shown)), encoding="utf-8"
-            )
+            listed, shown = newest(ledger(source.results), number=None), source.tiers()
+            report.write_text(page.render(built, shown, source.label, claims, listed, out, main), encoding="utf-8")
             print(f"page:    {report}")
     return not left_out.problems
 

@@ -1,7 +1,7 @@
 """``python -m analysis results``: write docs/results.md, the results of the published runs.
 
-The page has a table for each environment and model. Then come what follows from the runs, blocks and pre-registered
-comparisons, headroom and warm starts, and decided claims, each with how to read it (``paper/readings.yaml``). The last
+The page has a table for each environment and model. Sections on blocks, pre-registered comparisons, headroom, warm
+starts and decided claims follow, each with how to read it (``paper/readings.yaml``). The last
 part has the deviations from the plan (``paper/deviations.yaml``).
 """
 

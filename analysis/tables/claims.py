@@ -152,7 +152,7 @@ def _undecided(evaluated: list[Evaluated]) -> str:
     return (
         f"Undecided: {len(needs)}. If differences and deviations stay as they are now, {few} of them need at most "
         f"{_FEW_SEEDS} training seeds per entry in a single, uncorrected test (80 % power), and {finite - few} need "
-        f"more (at most {MOST_SEEDS}). For {len(needs) - finite} there is no estimate, or it is higher."
+        f"more (at most {MOST_SEEDS}). For the other {len(needs) - finite} the number is higher or unknown."
     )
 
 

@@ -72,10 +72,10 @@ def findings(studies: Studies) -> Table:
     """Answer a reader's questions about methods, one by environment."""
     by_env, used = trained(studies)
     of_methods = {run.id for name in EVERY_METHOD for run in studies[name].runs}
-    rows, facts, ranges, leads = [], {}, [], _leads(studies)
+    rows, facts, ranges, of_critic = [], {}, [], _critic_in_blocks(studies)
     for env, data in by_env.items():
         gained = _gained([run for runs in data.one_start.values() for run in runs if run.id in of_methods], data)
-        answers = _answers(env, data, gained, leads.get(env, ""))
+        answers = _answers(env, data, gained, of_critic.get(env, ""))
         rows += [[question, environment_name(env), answer] for question, answer in answers]
         facts |= {f"findings/share/{env}/{name}": share.text(_SHARE) for name, share in gained.items()}
         ranges += _range_of_shares(env, data.in_blocks, gained)
@@ -88,7 +88,7 @@ def findings(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             f"{exploratory()} The order: Spearman's correlation of reported final success with ours in training, "
             "interval over resampled blocks. PPO from one start is compared with the best of several means, which "
-            "favours that one. Headroom: methods with the most blocks. The oracle is no bound: a share may be above "
+            "favours that one. Headroom: methods with the most blocks. The oracle is not a bound: a share may be above "
             f"100 %. Shares of single blocks, of the method with the largest: {'; '.join(ranges) or 'no blocks'}.",
             *oracles(used),
             *origins(used),
@@ -160,7 +160,7 @@ def _answers(env: str, data: Trained, gained: Mapping[str, Contrast], lead: str)
     if env in _REPORTED and (order := _order(env, data.rates, data.in_blocks)):
         yield _QUESTIONS[1], order
     if CRITIC in data.rates and BASELINE in data.rates:
-        yield _QUESTIONS[2], _lead(data.one_start, data.rates, lead)
+        yield _QUESTIONS[2], _critic(data.one_start, data.rates, lead)
     if gained:
         most = max(share.units for share in gained.values())
         yield _QUESTIONS[3], by_place({name: share for name, share in gained.items() if share.units == most}, _in_order)
@@ -206,8 +206,8 @@ def _correlation(theirs: Mapping[str, float], speeds: pd.DataFrame) -> str:
     return Prediction("reported", "", False, reported, speeds.index.tolist(), speeds.to_numpy().T).text
 
 
-def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
-    """Return PPO's improvement in blocks, that on the best method without a critic, and how these two differ."""
+def _critic(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
+    """Return PPO's improvement over GRPO in blocks, or over the best method without a critic, and how they differ."""
     others = [name for name in rates if " " not in name and name != CRITIC and not is_privileged(name)]
     best = max(others, key=lambda name: float(rates[name].mean()))
     critic, other = by_name[CRITIC], by_name[best]
@@ -221,18 +221,18 @@ def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
         told.append(f"it costs {cost[0] / cost[1]:.1f} times the CPU seconds")
     if None not in (tasks := [_tasks(runs[0]) for runs in (critic, other)]):
         told.insert(0, f"an update has {tasks[0]} tasks instead of {tasks[1]}")
-    lead = f"{difference(rates[CRITIC], rates[best])} against {marked_name(best)}, the best without a critic"
-    return "; ".join([lead, *told])
+    ahead = f"{difference(rates[CRITIC], rates[best])} against {marked_name(best)}, the best without a critic"
+    return "; ".join([ahead, *told])
 
 
-def _leads(studies: Studies) -> dict[str, str]:
-    """Return PPO's improvement on GRPO, and that on the same tasks, by environment with enough blocks."""
+def _critic_in_blocks(studies: Studies) -> dict[str, str]:
+    """Return PPO's improvement over GRPO, also on the same tasks, by environment with enough blocks."""
     told = {}
     for env, frames in read_tables()["critic-lead"].frames(studies)[0].items():
         speed = frames["speed"]
-        lead, rest = (difference_of(speed, name, NO_CREDIT).text() for name in (CRITIC, f"{CRITIC} grouped"))
+        improvement, rest = (difference_of(speed, name, NO_CREDIT).text() for name in (CRITIC, f"{CRITIC} grouped"))
         if len(speed) >= enough_blocks():
-            told[env] = f"{len(speed)} blocks: {lead} against GRPO, on the same tasks {rest}"
+            told[env] = f"{len(speed)} blocks: {improvement} against GRPO, on the same tasks {rest}"
     return told
 
 

@@ -162,7 +162,7 @@ def _mean(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def difference(table: pd.DataFrame, more: str, less: str) -> Contrast:
-    """Return the difference of two rows in the blocks that both have; of a row and itself there is none."""
+    """Return the difference of two rows in the blocks that both have; a row has no difference to itself."""
     return Contrast.of(table, {more: 1, less: -1}) if more != less else Contrast.over([])
 
 

@@ -130,15 +130,15 @@ def desktop_claims(studies: Studies) -> Table:
 
 def _order(order: DesktopOrder, runs: Sequence[Run], tiny: Sequence[Run]) -> tuple[dict[str, float], dict[str, float]]:
     """Return the speed of the tiny model and of pretrained weights, by row, for the rows that count."""
-    now, before = (
+    pretrained, small = (
         measured([run for run in group if run.env == "sokoban"])["speed"].reindex(columns=list(order.methods))
         for group in (runs, tiny)
     )
-    before = in_all(before, FIRST_SIX)
-    counted = now.loc[:, now.notna().sum() >= order.least_blocks]
+    small = in_all(small, FIRST_SIX)
+    counted = pretrained.loc[:, pretrained.notna().sum() >= order.least_blocks]
     shared = counted.dropna()
-    rows = [row for row in counted if row in before] if len(shared) >= order.least_blocks else []
-    return _means(before, rows), _means(shared, rows)
+    rows = [row for row in counted if row in small] if len(shared) >= order.least_blocks else []
+    return _means(small, rows), _means(shared, rows)
 
 
 def _means(table: pd.DataFrame, rows: Iterable[str]) -> dict[str, float]:
@@ -244,23 +244,23 @@ def next_groups(studies: Studies) -> Table:
     rows = []
     for method in (*groups.methods, OURS):
         wanted = {method: 1, groups.base: -1}
-        leads = [weighted(table, wanted, groups.blocks) for table in (pairs, eights)]
-        shared = leads[0].index.intersection(leads[1].index)
+        gains = [weighted(table, wanted, groups.blocks) for table in (pairs, eights)]
+        shared = gains[0].index.intersection(gains[1].index)
         named = [row_label(method), f"{len(shared)} of {len(groups.blocks)}"]
         if not judged or len(shared) < len(groups.blocks):
             rows.append([*named, *["–"] * 3, *["not run" if judged else NOT_JUDGED] * 2])
             continue
-        in_pairs, in_eights = (Contrast.over(lead[shared]) for lead in leads)
-        smaller = Contrast.over(leads[0][shared] - leads[1][shared])
+        in_pairs, in_eights = (Contrast.over(gain[shared]) for gain in gains)
+        smaller = Contrast.over(gains[0][shared] - gains[1][shared])
         verdicts = ["none declared"] * 2
         if method in groups.methods:
-            gone = Contrast.over(groups.margin - leads[1][shared])
+            gone = Contrast.over(groups.margin - gains[1][shared])
             verdicts = ["holds" if test.lower_bound() > 0 else "not shown" for test in (smaller, gone)]
         rows.append([*named, in_pairs.text(), in_eights.text(), smaller.text(), *verdicts])
     return Table(
         f"Do improvements over {row_label(groups.base)} on WebShop vanish in groups of eight? "
         "Declared before the runs.",
-        ["Method", "Blocks", "In pairs", "In eights", "Change", "Smaller", "Gone"],
+        ["Method", "Blocks", "Improvement in pairs", "Improvement in eights", "Change", "Smaller", "Gone"],
         rows,
         [
             f"Declared in paper/next.yaml. Success in training over all updates minus that of {row_label(groups.base)} "

@@ -81,7 +81,7 @@ def replication(studies: Studies) -> Table:
             "new seeds, ± one sample standard deviation. Difference: Gated-BEPO minus the rival, mean over pairs of "
             "runs with one seed, with Student's 95 % interval. p is two-sided. Holm's p is corrected for all six "
             f"pre-registered comparisons. Verdicts (holds, reversed, undecided) are at {100 * LEVEL:g} %. They need "
-            "all pairs, and there are none at tier smoke. A warm start for each seed was pre-registered too, but the "
+            "all pairs, which tier smoke does not have. A warm start for each seed was pre-registered too, but the "
             "runs share one.",
             *origins(used),
         ],

@@ -1,4 +1,4 @@
-"""A function of many values, on all cores."""
+"""Call a function for many values, on all cores."""
 
 from __future__ import annotations
 
@@ -6,29 +6,35 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from joblib import cpu_count
 
 T = TypeVar("T")
 R = TypeVar("R")
+_WORK: list[Any] = []  # of a fork: the function and the values, which were never pickled
 
 
 def map_in_forks(function: Callable[[T], R], values: Sequence[T]) -> list[R]:
-    """Return the function of each value, in order, as ``map`` does. An error of a call is raised here.
+    """Return the function's result for each value, in order, as ``map`` does. An error of a call is raised here.
 
-    On Linux every core works in forks of this process: they share all imports and the values, so only results travel,
-    and must be picklable. Elsewhere, and with one core, this process does the work.
+    On Linux every core works in forks of this process. They share its imports and the values; only results travel, so
+    they must be picklable. The function must not use threads of this process, such as torch's and pyarrow's. Elsewhere,
+    with one core, and if a fork is killed, this process does the work.
     """
     cores = min(cpu_count(), len(values))
-    if cores < 2 or sys.platform != "linux":
-        return list(map(function, values))
-    fork, share = multiprocessing.get_context("fork"), max(1, len(values) // (8 * cores))
-    with ProcessPoolExecutor(cores, fork, initializer=_WORK.extend, initargs=((function, values),)) as pool:
-        return list(pool.map(_call, range(len(values)), chunksize=share))
+    if cores > 1 and sys.platform == "linux":
+        fork = multiprocessing.get_context("fork")
+        chunk = max(1, len(values) // (8 * cores))
+        with suppress(BrokenProcessPool), ProcessPoolExecutor(cores, fork, _start, (function, values)) as pool:
+            return list(pool.map(_call, range(len(values)), chunksize=chunk))
+    return list(map(function, values))
 
 
-_WORK: list[Any] = []  # of a fork: the function and the values, which were never pickled
+def _start(*work: Any) -> None:
+    _WORK[:] = work
 
 
 def _call(number: int) -> Any:

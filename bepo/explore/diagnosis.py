@@ -118,26 +118,26 @@ def terms(run: StoredRun, update: int) -> pd.DataFrame:
     return pd.DataFrame({"advantage": credit.advantage, **credit.terms, "realised return": realised})
 
 
-def spreads(terms: pd.DataFrame) -> pd.DataFrame:
-    """Return deviation, quantiles and the share of zeros of the advantage and each of its ``terms``."""
-    table = terms.drop(columns="realised return")
-    shown = table.quantile([0.05, 0.25, 0.5, 0.75, 0.95]).T
-    shown.columns = [f"{100 * q:g} %" for q in shown.columns]
-    shown.insert(0, "deviation", table.std(ddof=0))
-    return shown.assign(zero=(table == 0).mean())
+def spreads(table: pd.DataFrame) -> pd.DataFrame:
+    """Return deviation, quantiles and the share of zeros of the advantage and each term in the table of ``terms``."""
+    numbers = table.drop(columns="realised return")
+    spread = numbers.quantile([0.05, 0.25, 0.5, 0.75, 0.95]).T
+    spread.columns = [f"{100 * q:g} %" for q in spread.columns]
+    spread.insert(0, "deviation", numbers.std(ddof=0))
+    return spread.assign(zero=(numbers == 0).mean())
 
 
-def histograms(terms: pd.DataFrame, bins: int = 30) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return counts of shape (bins,) and edges of shape (bins + 1,) of the advantage and each of its ``terms``."""
-    numbers = terms.drop(columns="realised return").astype(float)
+def histograms(table: pd.DataFrame, bins: int = 30) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return counts (bins,) and edges (bins + 1,) of the advantage and each term in the table of ``terms``."""
+    numbers = table.drop(columns="realised return").astype(float)
     return {str(name): np.histogram(numbers[name], bins) for name in numbers}
 
 
-def calibration(terms: pd.DataFrame, bins: int = 5) -> pd.DataFrame | None:
-    """Return the mean value and realised return in bins of the value; None if the ``terms`` have no values."""
-    if "value" not in terms:
+def calibration(table: pd.DataFrame, bins: int = 5) -> pd.DataFrame | None:
+    """Return the mean value and realised return in bins of the value; None if the table has no values."""
+    if "value" not in table:
         return None
-    binned = terms.assign(bin=pd.qcut(terms["value"], bins, duplicates="drop", labels=False))
+    binned = table.assign(bin=pd.qcut(table["value"], bins, duplicates="drop", labels=False))
     return binned.groupby("bin").agg(
         **{"value": ("value", "mean"), "realised return": ("realised return", "mean"), "transitions": ("value", "size")}
     )

@@ -205,7 +205,7 @@ def load_pretrained(part: Any, path: str, **settings: Any) -> Any:
 
 
 def check_path(path: str) -> None:
-    """Raise ``UserError`` if there is no folder ``path`` and no such name on the model hub."""
+    """Raise ``UserError`` if ``path`` is neither a folder nor a name on the model hub."""
     if weights_missing(path) and not os.path.isdir(path):
         _ask_hub(path)
 

@@ -91,7 +91,7 @@ def explain(error: BaseException) -> str:
 
 
 def _set_by_preset(error: BaseException) -> str:
-    """Return the field that a preset sets and only other plug-ins than the chosen one have; empty for another error."""
+    """Return the field that a preset sets but the chosen plug-in lacks; empty for another error."""
     preset, unknown = re.match("In '([^']+)': ", str(error)), error.__context__
     if preset is None or not isinstance(unknown, ConfigKeyError | ConfigAttributeError):
         return ""

@@ -51,7 +51,7 @@ class Rollout(Settings):
     Further tasks are drawn until `tasks` such groups are found. Statistics of rollouts count all episodes."""
     max_batches: int = setting(10, at_least=1, at_most=1000, neutral=True)
     """Number of batches of `tasks` groups that `mixed_groups` draws at most for one update. Then the update uses the
-    groups found so far; if there are none, it uses all groups of the last batch."""
+    groups found so far, or all groups of the last batch if no group was found."""
     train_tasks: int = setting(4096, at_least=1, at_most=1_000_000)
     """Size of the training set of tasks. Updates draw from it without replacement until it is used up."""
     temperature: float = setting(1.0, above=0)

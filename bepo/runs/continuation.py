@@ -37,7 +37,7 @@ def continue_shorter_run(folder: RunFolder, identity: dict[str, Any]) -> None:
 def _shorter_runs(folder: RunFolder, identity: dict[str, Any]) -> list[tuple[int, RunFolder]]:
     """Return the updates and the folders of finished runs that differ only in ``updates``, the longest first.
 
-    With ``evaluation.late_passes`` there are none: a shorter run made its late passes at other updates.
+    With ``evaluation.late_passes`` nothing is returned: a shorter run made its late passes at other updates.
     """
     if identity["evaluation"].get("late_passes"):
         return []

@@ -12,7 +12,7 @@ from bepo.store.run_files import StoredRun
 
 Rows = Sequence[Mapping[str, float]]
 _RISE = 0.05  # a smaller relative rise is noise
-_FEWEST = 10  # with fewer updates there is no trend
+_FEWEST = 10  # a trend needs as many updates
 
 
 @dataclass

@@ -118,9 +118,11 @@ def read_archive(path: Path) -> ArchivedRun:
 
 def _members(path: Path) -> dict[str, bytes]:
     """Return the files of an archive by name, checked against its list of files. Raises ``Corrupt``."""
-    content = unsealed(_read(path, CONTENT)[CONTENT], path / CONTENT, "list of files")
+    members = _read(path)
+    content = unsealed(members.pop(CONTENT, b""), path / CONTENT, "list of files")
     files = field_of(content, "files", dict, path / CONTENT)
-    members = _read(path, *files)
+    if others := members.keys() ^ files.keys():
+        raise Corrupt(f"{path}: {min(others)} is not both in the archive and in its list of files")
     for name, expected in files.items():
         if digest(members[name]) != expected:
             raise Corrupt(f"{path}: {name} changed since it was packed")
@@ -143,8 +145,6 @@ def check_archive(path: Path) -> ArchivedRun:
     """Read an archive, and compare every unpacked file with its digest in ``run.json``. Raises ``Corrupt``."""
     members = _members(path)
     run = _run_of(path, members)
-    if others := set(run.names()) - members.keys() - {CONTENT}:
-        raise Corrupt(f"{path}: {min(others)} is not in its list of files")
     files: dict[str, str | bytes] = {name: data for name, data in members.items() if name in run.metadata["files"]}
     files |= {f"{stream}.jsonl": _text(run.stored_rows(stream)) for stream in STREAMS}
     for name, data in files.items():
@@ -158,14 +158,14 @@ def _text(rows: Rows) -> str:
 
 
 def _read(path: Path, *names: str) -> dict[str, bytes]:
-    """Read files of an archive. Raises ``Corrupt``."""
+    """Read files of an archive; without names, all of them. Raises ``Corrupt``."""
     check_regular(path, "run's archive")
     try:
         with zipfile.ZipFile(path) as file:
             members = file.infolist()
             if len(members) > _MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES:
                 raise Corrupt(f"{path}: unpacks to more than {_MOST_FILES} files or {MOST_BYTES} bytes")
-            return {name: file.read(name) for name in names}
+            return {name: file.read(name) for name in names or file.namelist()}
     except (zipfile.BadZipFile, lzma.LZMAError, OSError, EOFError, KeyError, ValueError, RuntimeError) as error:
         raise Corrupt(f"{path}: not an archive of a run ({error})") from None
 

@@ -127,14 +127,14 @@ def check_rows(rows: Sequence[Mapping[str, Any]], stream: str, place: Path) -> N
 
 
 def numbers(values: Sequence[Any]) -> Sequence[Any]:
-    """Return a column of ``metrics`` with None in place of what is not a number, such as a text of a plug-in."""
+    """Return a column of ``metrics`` with None in place of other values than numbers, such as a plug-in's text."""
     if _fit(values, _METRIC):
         return values
     return [value if type(value) in _METRIC and _is_usual(value) else None for value in values]
 
 
 def number_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows of ``metrics`` with None in place of what is not a number."""
+    """Return rows of ``metrics`` with None in place of other values than numbers."""
     if all(type(value) in _METRIC and _is_usual(value) for row in rows for value in row.values()):
         return rows
     return [dict(zip(row, numbers(list(row.values())))) for row in rows]

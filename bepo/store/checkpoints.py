@@ -25,8 +25,8 @@ class Checkpoints:
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Return the update and the folder of each finished checkpoint, the newest first. Files are not checked."""
         numbered = ((path.name.removeprefix("checkpoint-"), path) for path in self.path.glob("checkpoint-*"))
-        complete = ((int(number), path) for number, path in numbered if number.isdecimal() and path.is_dir())
-        return sorted(complete, reverse=True)
+        finished = ((int(number), path) for number, path in numbered if number.isdecimal() and path.is_dir())
+        return sorted(finished, reverse=True)
 
     @contextmanager
     def new_checkpoint(self, update: int, keep: int = 2) -> Iterator[Path]:

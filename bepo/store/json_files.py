@@ -101,7 +101,7 @@ def row_line(row: dict[str, Any]) -> str:
     """Return a row as a line of a JSONL file."""
     try:
         return json.dumps(row, allow_nan=False) + "\n"
-    except ValueError:  # rare: looking for such numbers takes longer than to write the row
+    except ValueError:  # NaN or an infinity, which is rare: a search in every row would take longer than writing it
         return json.dumps(nan_to_none(row), allow_nan=False) + "\n"
 
 

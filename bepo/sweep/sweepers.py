@@ -32,5 +32,5 @@ def is_optuna(hydra: DictConfig) -> bool:
 
 
 def target_of(plugin: Any) -> str:
-    """Return the class that a part of the config names, or the part itself if it names none."""
+    """Return the class of a sweeper, launcher or sampler in a config, or the text in its place."""
     return str(plugin.get("_target_")) if OmegaConf.is_dict(plugin) else str(plugin)

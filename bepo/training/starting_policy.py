@@ -43,7 +43,7 @@ def warm_start_name(setup: Setup) -> str | None:
 def start_metadata(setup: Setup) -> dict[str, Any]:
     """Return metadata for ``run.json``: the digest of pretrained ``weights``, and ``warm_start`` with name and digest.
 
-    Each is left out if there is none.
+    A start without one of them leaves it out.
 
     Equal settings give equal names. Digests are equal only if the weights are: other processors round differently.
     """

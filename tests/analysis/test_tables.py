@@ -343,6 +343,17 @@ def test_figures_without_runs_are_drawn_at_the_main_tier_alone(results):
     assert all(item.has_content("smoke", places) for item in artefacts("table").values())
 
 
+def test_a_figure_without_runs_that_an_earlier_analysis_left_at_another_tier_is_removed(results, tmp_path, monkeypatch):
+    places = Source(results).places()
+    label, item = next((k, v) for k, v in artefacts("figure").items() if not v.has_content("laptop", places))
+    monkeypatch.setattr("analysis.output.rebuild.artefacts", lambda: {label: item})
+    (tmp_path / "figures").mkdir()
+    left = tmp_path / "figures" / f"{label}.smoke.png"
+    left.write_bytes(b"an empty axis")
+    assert main(["--results", str(results), "--out", str(tmp_path), "--tier", "smoke"]) == 0
+    assert not left.exists() and (tmp_path / "figures" / f"{label}.laptop.png").exists()
+
+
 def test_an_analysis_depends_on_its_runs_and_its_files(results, tmp_path):
     before = digest_of(Source(results))
     assert before == digest_of(Source(results)) != digest_of(Source(results, seeds=[1]))

@@ -67,6 +67,19 @@ def test_the_tables_are_those_of_the_archives(published, monkeypatch):
     assert len(store()) == 1
 
 
+def test_many_archives_are_read_in_forks(published, tmp_path, monkeypatch):
+    monkeypatch.setattr(columns, "_MANY", 0)
+    broken = publish(published, tmp_path / "results", 5, metrics={"a": 1})
+    damage(published.archive(broken))
+    found = PublishedColumns(published)
+    with pytest.raises(Corrupt):
+        found.run(broken)
+    for run_id in set(published.ids()) - {broken}:
+        assert isinstance(run := found.run(run_id), ColumnRun)
+        expected = read_archive(published.archive(run_id))
+        assert all(run.rows(stream) == expected.rows(stream) for stream in STREAMS)
+
+
 def test_a_column_that_is_a_number_in_one_run_and_none_in_another_keeps_both(published, tmp_path):
     publish(published, tmp_path / "results", 7, metrics=[{"a": 0.5}, {"a": None}])
     publish(published, tmp_path / "results", 8, metrics={"a": True, "own": 1})

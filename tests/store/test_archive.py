@@ -56,6 +56,16 @@ def test_only_a_complete_archive_has_rollouts_and_transcripts(tmp_path):
     assert complete.read(complete.rollouts()[1]) == b"rollouts" and complete.transcripts() == run.transcripts()
 
 
+def test_a_file_that_the_list_of_files_lacks_is_refused(tmp_path):
+    path = tmp_path / "abc.zip"
+    write_archive(stored(tmp_path, [{"update": 1}]), path)
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("transcripts.jsonl", b"{}")
+    for read in (read_archive, check_archive):
+        with pytest.raises(Corrupt, match=r"transcripts\.jsonl is not both in the archive and in its list"):
+            read(path)
+
+
 def test_equal_runs_have_equal_archives(tmp_path):
     run = stored(tmp_path, [{"update": 1}])
     write_archive(run, tmp_path / "abc.zip")

@@ -81,7 +81,7 @@ class Labels:
 class Sink(Protocol):
     """One run in one sink. A file of this folder defines a class ``Tracker`` with these methods.
 
-    It is made with the settings, the run ID, the run's folder, its labels, and the rows that earlier sessions logged.
+    It is made with the settings, and with the ID, folder, labels and logged rows of a run.
     """
 
     def log(self, row: dict[str, Any]) -> None:
