@@ -59,8 +59,9 @@ class Command(ModuleType):
 
 
 def __dir__() -> list[str]:
-    """Return the names of this package, those that are imported at their first use too."""
-    return sorted({*globals(), *__all__})
+    """Return the public names, those that are imported at their first use too, and the modules that were imported."""
+    modules = (name for name, value in globals().items() if getattr(value, "__name__", "").startswith("bepo."))
+    return sorted({*__all__, "__version__", *modules})
 
 
 def __getattr__(name: str) -> Any:

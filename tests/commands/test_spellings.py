@@ -43,7 +43,7 @@ def test_initials_name_a_setting():
 
 
 def test_python_shows_what_there_is():
-    assert {"train", "sweep", "evaluate", "load"} <= set(dir(bepo))
+    assert {"train", "sweep", "evaluate", "load"} <= set(dir(bepo)) and "sys" not in dir(bepo)
     for function in (bepo.train, bepo.evaluate, bepo.sweep):
         assert str(inspect.signature(function)).startswith("(*") and "return" in inspect.getdoc(function)
 
