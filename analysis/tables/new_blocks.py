@@ -1,7 +1,7 @@
 """Tables of new blocks: next-claims, next-order, next-groups, desktop-claims; and lab-gain, gain beside training."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -170,8 +170,8 @@ def lab_gain(studies: Studies) -> Table:
             "Gain (docs/lab.md): the exact rise in success by an update of 32 trajectories of each policy and a KL "
             "of 0.1 a step, as a share of that along the true gradient; mean with Student's 95 % interval over 16 "
             "Sokoban boards of the training split, with the group size, the aliasing and the share of variance "
-            "between tasks of the environment. In training: success over all updates (points) minus that of Gated- "
-            "BEPO in the same blocks, mean with Student's 95 % interval, exploratory and not corrected.",
+            "between tasks of the environment. In training: success over all updates (points) minus that of "
+            "Gated-BEPO in the same blocks, mean with Student's 95 % interval, exploratory and not corrected.",
             f"Rank correlation with success in training in the blocks {FIRST_SIX[0]} to {FIRST_SIX[-1]}, with 95 % "
             "intervals over resampled estimators; positive if as predicted. "
             + "; ".join(f"{environment_name(env)}: {text}" for env, text in told.items())
@@ -199,12 +199,17 @@ def _correlations(env: str, speeds: pd.DataFrame) -> str:
     return f"{told} over {len(means)} estimators"
 
 
+def _of(runs: Sequence[Run], blocks: Collection[int], rows: Collection[str]) -> list[Run]:
+    """Return the runs of these rows in these blocks."""
+    return [run for run in runs if run.seed in blocks and ROW_IN_BLOCKS.row(run) in rows]
+
+
 @artefact("next-order", "table", study=("next",), key=ROW_IN_BLOCKS)
 def next_order(studies: Studies) -> Table:
     """Test whether gain in the lab predicts success in training in new blocks."""
-    runs = runs_in_blocks(studies, ("next",))
-    order, by_env = read_plan(NEXT)[1]["order"], measured_by_env(runs)
-    judged = studies.tier != "smoke"
+    order, judged = read_plan(NEXT)[1]["order"], studies.tier != "smoke"
+    runs = _of(runs_in_blocks(studies, ("next",)), order.blocks, order.estimators)
+    by_env = measured_by_env(runs)
     rows = []
     for env in ENVIRONMENTS:
         means = _means(in_all(by_env.get(env, measured([]))["speed"], order.blocks), order.estimators)
@@ -233,18 +238,20 @@ def next_order(studies: Studies) -> Table:
 @artefact("next-groups", "table", study=("next", "next_groups"), key=ROW_IN_BLOCKS)
 def next_groups(studies: Studies) -> Table:
     """Test whether what is ahead of GRPO in pairs on WebShop is so in groups of eight."""
-    pairs_runs, eights_runs = (
-        [run for run in runs_in_blocks(studies, (name,)) if run.env == "webshop"] for name in ("next", "next_groups")
-    )
     groups, judged = read_plan(NEXT)[1]["groups"], studies.tier != "smoke"
+    wanted = (*groups.methods, OURS, groups.base)
+    pairs_runs, eights_runs = (
+        [run for run in _of(runs_in_blocks(studies, (name,)), groups.blocks, wanted) if run.env == "webshop"]
+        for name in ("next", "next_groups")
+    )
     pairs, eights = measured(pairs_runs)["speed"], measured(eights_runs)["speed"]
     eights = eights.reindex(index=pairs.index.union(eights.index))
     if "ppo" in pairs:  # each trajectory of PPO is of another task, so its run is the same in both
         eights["ppo"] = pairs["ppo"]
     rows = []
     for method in (*groups.methods, OURS):
-        wanted = {method: 1, groups.base: -1}
-        gains = [weighted(table, wanted, groups.blocks) for table in (pairs, eights)]
+        difference = {method: 1, groups.base: -1}
+        gains = [weighted(table, difference, groups.blocks) for table in (pairs, eights)]
         shared = gains[0].index.intersection(gains[1].index)
         named = [row_label(method), f"{len(shared)} of {len(groups.blocks)}"]
         if not judged or len(shared) < len(groups.blocks):
