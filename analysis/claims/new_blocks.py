@@ -26,7 +26,7 @@ ByBlock = Mapping[int, float]
 
 
 def unseen(run: Run) -> float:
-    """Return ``level`` on the held-out tasks of the validation split alone (ALFWorld: rooms that training lacks)."""
+    """Return ``level`` on the held-out tasks of the validation split alone (ALFWorld: scenes that training lacks)."""
     rows = run.episodes
     return late_success(run, rows.loc[rows["split"] == "validation"])
 

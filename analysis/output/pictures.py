@@ -62,7 +62,7 @@ class Drawing:
 def write_all(drawings: Sequence[Drawing]) -> list[str | Exception]:
     """Write the drawings. Return the SVG of each, or the error of one that cannot be drawn.
 
-    Raises ``OSError`` if a file cannot be written.
+    Forks inherit the pictures; pickling would lose the texts of points. Raises ``OSError`` if a file cannot be written.
     """
     return map_in_forks(_drawn, drawings)
 

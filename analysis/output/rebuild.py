@@ -1,7 +1,7 @@
 """Build the requested artefacts, write them, and print a summary."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from analysis.claims.entries import evaluated_claims
@@ -38,14 +38,14 @@ def rebuild(
         if label not in known:
             raise unknown_choice("artefact or command", label, [*known, *commands], "paper/artefacts.yaml")
     make_folders(out)
-    every = set(tiers) if labels else {*source.tiers(), *tiers}
-    places, main = set(source.places()), source.main_tier(source.tiers() or every)
+    trained = source.tiers()
+    every = set(tiers) if labels else {*trained, *tiers}
+    places, main = set(source.places()), source.main_tier(trained or every)
     built, left_out = [], LeftOut()
     for tier in sorted(every, key=TIERS.index, reverse=True):
         wanted = labels or [label for label, item in known.items() if tier == main or item.has_content(tier, places)]
-        for label in known.keys() - wanted if not labels else ():
-            for path in (out / "figures").glob(f"{label}.{tier}.*"):
-                path.unlink()
+        if not labels:
+            _remove_figures(known.keys() - wanted, tier, out)
         for label in dict.fromkeys(wanted):
             with left_out.of(f"{label} (tier {tier})"):
                 built.append(build(known[label], source, tier, allow_mixed, out))
@@ -62,11 +62,17 @@ def rebuild(
             write_macros(built, out)
         report = out / "report.html"
         with left_out.of(str(report)):
-            claims = {tier: evaluated_claims(source, tier, allow_mixed) for tier in source.tiers()}
-            listed, shown = newest(ledger(source.results), number=None), source.tiers()
-            report.write_text(page.render(built, shown, source.label, claims, listed, out, main), encoding="utf-8")
+            claims = {tier: evaluated_claims(source, tier, allow_mixed) for tier in trained}
+            listed = newest(ledger(source.results), number=None)
+            report.write_text(page.render(built, trained, source.label, claims, listed, out, main), encoding="utf-8")
             print(f"page:    {report}")
     return not left_out.problems
+
+
+def _remove_figures(labels: Iterable[str], tier: str, out: Path) -> None:
+    for label in labels:
+        for path in (out / "figures").glob(f"{label}.{tier}.*"):
+            path.unlink()
 
 
 def rebuild_studies(

@@ -1,8 +1,8 @@
 """``python -m analysis results``: write docs/results.md, the results of the published runs.
 
-The page has a table for each environment and model. Sections on blocks, pre-registered comparisons, headroom, warm
-starts and decided claims follow, each with how to read it (``paper/readings.yaml``). The last
-part has the deviations from the plan (``paper/deviations.yaml``).
+The page has a table for each environment and model. The sections after it are about blocks, pre-registered
+comparisons, headroom, warm starts and decided claims. Each says how to read it (``paper/readings.yaml``). The last part
+has the deviations from the plan (``paper/deviations.yaml``).
 """
 
 from collections.abc import Iterable, Iterator

@@ -199,7 +199,7 @@ def _correlations(env: str, speeds: pd.DataFrame) -> str:
     return f"{told} over {len(means)} estimators"
 
 
-def _of(runs: Sequence[Run], blocks: Collection[int], rows: Collection[str]) -> list[Run]:
+def _counted(runs: Sequence[Run], blocks: Collection[int], rows: Collection[str]) -> list[Run]:
     """Return the runs of these rows in these blocks."""
     return [run for run in runs if run.seed in blocks and ROW_IN_BLOCKS.row(run) in rows]
 
@@ -208,7 +208,7 @@ def _of(runs: Sequence[Run], blocks: Collection[int], rows: Collection[str]) -> 
 def next_order(studies: Studies) -> Table:
     """Test whether gain in the lab predicts success in training in new blocks."""
     order, judged = read_plan(NEXT)[1]["order"], studies.tier != "smoke"
-    runs = _of(runs_in_blocks(studies, ("next",)), order.blocks, order.estimators)
+    runs = _counted(runs_in_blocks(studies, ("next",)), order.blocks, order.estimators)
     by_env = measured_by_env(runs)
     rows = []
     for env in ENVIRONMENTS:
@@ -241,7 +241,7 @@ def next_groups(studies: Studies) -> Table:
     groups, judged = read_plan(NEXT)[1]["groups"], studies.tier != "smoke"
     wanted = (*groups.methods, OURS, groups.base)
     pairs_runs, eights_runs = (
-        [run for run in _of(runs_in_blocks(studies, (name,)), groups.blocks, wanted) if run.env == "webshop"]
+        [run for run in _counted(runs_in_blocks(studies, (name,)), groups.blocks, wanted) if run.env == "webshop"]
         for name in ("next", "next_groups")
     )
     pairs, eights = measured(pairs_runs)["speed"], measured(eights_runs)["speed"]
@@ -251,17 +251,17 @@ def next_groups(studies: Studies) -> Table:
     rows = []
     for method in (*groups.methods, OURS):
         difference = {method: 1, groups.base: -1}
-        gains = [weighted(table, difference, groups.blocks) for table in (pairs, eights)]
-        shared = gains[0].index.intersection(gains[1].index)
+        improvements = [weighted(table, difference, groups.blocks) for table in (pairs, eights)]
+        shared = improvements[0].index.intersection(improvements[1].index)
         named = [row_label(method), f"{len(shared)} of {len(groups.blocks)}"]
         if not judged or len(shared) < len(groups.blocks):
             rows.append([*named, *["–"] * 3, *["not run" if judged else NOT_JUDGED] * 2])
             continue
-        in_pairs, in_eights = (Contrast.over(gain[shared]) for gain in gains)
-        smaller = Contrast.over(gains[0][shared] - gains[1][shared])
+        in_pairs, in_eights = (Contrast.over(improvement[shared]) for improvement in improvements)
+        smaller = Contrast.over(improvements[0][shared] - improvements[1][shared])
         verdicts = ["none declared"] * 2
         if method in groups.methods:
-            gone = Contrast.over(groups.margin - gains[1][shared])
+            gone = Contrast.over(groups.margin - improvements[1][shared])
             verdicts = ["holds" if test.lower_bound() > 0 else "not shown" for test in (smaller, gone)]
         rows.append([*named, in_pairs.text(), in_eights.text(), smaller.text(), *verdicts])
     return Table(

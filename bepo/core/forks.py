@@ -10,8 +10,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from joblib import cpu_count
-
 T = TypeVar("T")
 R = TypeVar("R")
 _WORK: list[Any] = []  # of a fork: the function and the values, which were never pickled
@@ -24,6 +22,8 @@ def map_in_forks(function: Callable[[T], R], values: Sequence[T]) -> list[R]:
     they must be picklable. The function must not use threads of this process, such as torch's and pyarrow's. Elsewhere,
     with one core, and if a fork is killed, this process does the work.
     """
+    from joblib import cpu_count  # takes 40 ms, and most commands fork nothing
+
     cores = min(cpu_count(), len(values))
     if cores > 1 and sys.platform == "linux":
         fork = multiprocessing.get_context("fork")

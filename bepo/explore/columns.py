@@ -142,10 +142,10 @@ class PublishedColumns:
         archives, stored = self.archives, _read(self._key)
         places = _places(stored, archives)
         missing = [run_id for run_id in archives if run_id not in places]
-        if len(missing) > _MANY:
+        if many := len(missing) > _MANY:
             folder = cache_folder("runs")
             print(f"reading {len(missing)} published runs; their rows are kept in {folder}", file=sys.stderr)
-        rows = (map_in_forks if len(missing) > _MANY else map)(lambda run: self._row(run, archives[run]), missing)
+        rows = (map_in_forks if many else map)(lambda run: self._row(run, archives[run]), missing)
         if added := [row for row in rows if row]:
             kept = [stored.read().take(pa.array(sorted(places.values()), pa.int64()))] if stored else []
             data = _parquet(pa.concat_tables([*kept, _table(added)], promote_options="default"))

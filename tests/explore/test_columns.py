@@ -71,13 +71,11 @@ def test_many_archives_are_read_in_forks(published, tmp_path, monkeypatch):
     monkeypatch.setattr(columns, "_MANY", 0)
     broken = publish(published, tmp_path / "results", 5, metrics={"a": 1})
     damage(published.archive(broken))
-    found = PublishedColumns(published)
     with pytest.raises(Corrupt):
-        found.run(broken)
-    for run_id in set(published.ids()) - {broken}:
-        assert isinstance(run := found.run(run_id), ColumnRun)
-        expected = read_archive(published.archive(run_id))
-        assert all(run.rows(stream) == expected.rows(stream) for stream in STREAMS)
+        PublishedColumns(published).run(broken)  # makes the store
+    published.archive(broken).unlink()
+    monkeypatch.setattr(columns, "map_in_forks", None)  # every other archive is in the store
+    check(published)
 
 
 def test_a_column_that_is_a_number_in_one_run_and_none_in_another_keeps_both(published, tmp_path):
