@@ -73,8 +73,14 @@ paper: install ## Build the paper of a tier from its runs: paper/build/main-$(TI
 pictures: install ## Make the pictures of README.md and docs/ (VIEW=RUN: the viewer's page of that run too)
 	$(BIN)/python -m tests.pictures $(VIEW)
 
-notebooks: install ## Write the notebooks as pages that open from disk: RESULTS/views/notebook-*.html
-	$(BIN)/python -m analysis.output.notebook_pages '$(RESULTS)'
+NOTEBOOKS = $(sort $(wildcard analysis/notebooks/*.py))
+
+notebooks: install ## Write the notebooks as pages: RESULTS/views/notebook-*.html (marimo's scripts come from a CDN)
+	@mkdir -p '$(RESULTS)/views'
+	@for notebook in $(NOTEBOOKS); do \
+		page='$(RESULTS)'/views/notebook-$$(basename $$notebook .py).html; \
+		$(BIN)/marimo -q export html --force --no-include-code $$notebook -o "$$page" -- --results '$(RESULTS)' && echo "$$page" || exit 1; \
+	done
 
 docs: install ## Build the documentation site: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -159,12 +159,19 @@ def draw_history(axis: Axes, study: optuna.Study) -> None:
         _draw_sequence(axis, study)
 
 
-def draw_importance(axis: Axes, study: optuna.Study) -> None:
-    """Draw how much of the first objective's variance each setting explains: fANOVA (Hutter et al., 2014).
+def evaluator(study: optuna.Study) -> optuna.importance.BaseImportanceEvaluator:
+    """Return fANOVA (Hutter et al., 2014): how much of the objective's variance each setting explains.
 
-    fANOVA needs every setting in every trial. With conditional settings PED-ANOVA is used instead (Watanabe et al.,
-    2023): it compares the settings of the best tenth of the trials with those of all trials.
+    fANOVA needs every setting in every trial. With conditional settings it is PED-ANOVA (Watanabe et al., 2023), which
+    compares the settings of the best tenth of the trials with those of all trials.
     """
+    if conditional(study):
+        return optuna.importance.PedAnovaImportanceEvaluator()
+    return optuna.importance.FanovaImportanceEvaluator(seed=0)
+
+
+def draw_importance(axis: Axes, study: optuna.Study) -> None:
+    """Draw the importance of each setting for the first objective."""
     axis.set_xlabel("Share of variance (%)")
     shares = importances(study)
     if not shares:
@@ -180,11 +187,11 @@ def importances(study: optuna.Study) -> dict[str, float]:
     done = finite_trials(study)
     if min(len({repr(t.params) for t in done}), len({t.values[0] for t in done})) < 2:
         return {}
-    fanova, ped_anova = optuna.importance.FanovaImportanceEvaluator, optuna.importance.PedAnovaImportanceEvaluator
-    evaluator = ped_anova() if conditional(study) else fanova(seed=0)
     with catch_warnings():
         simplefilter("ignore")  # few trials of a condition: the notes say how many trials there are
-        shares = optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
+        shares = optuna.importance.get_param_importances(
+            study, evaluator=evaluator(study), target=lambda t: t.values[0]
+        )
     return dict(sorted(shares.items(), key=lambda pair: (-pair[1], pair[0])))  # a fixed order for equal shares
 
 

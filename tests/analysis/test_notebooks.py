@@ -1,7 +1,7 @@
 """The notebooks run from top to bottom, and name missing runs."""
 
-import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,10 +12,8 @@ import pytest
 
 from analysis.data.sources import Source
 from analysis.figures.tuning import optuna_studies
-from analysis.output import notebook_pages
 from analysis.plots import explore, rollout_graph
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import UserError
 from bepo.credit import estimators
 from bepo.store.published import PUBLISHED
 from tests.command import python
@@ -54,14 +52,28 @@ def test_runs_from_top_to_bottom(notebook, folder, results, tmp_path, monkeypatc
         plt.close("all")
 
 
-def test_a_page_of_a_notebook_has_its_pictures_and_loads_nothing(results, monkeypatch):
-    monkeypatch.setattr(sys, "argv", [])
-    page = notebook_pages.page_of("search", results)
-    assert "<table" in page and 'src="data:image/png;base64,' in page
-    assert "<marimo-table" not in page, "it is empty without the scripts of marimo"
-    assert not re.search(r"(src|href)=[\"'](?!data:|#)|<script", page)
-    with pytest.raises(UserError, match="choices: diagnostics, lab"):
-        notebook_pages.page_of("serch", results)
+@pytest.mark.parametrize("trials", [1, 3])
+def test_a_search_with_two_objectives_has_a_picture_of_each(trials, tmp_path, monkeypatch):
+    study = optuna.create_study(
+        study_name="two", storage=f"sqlite:///{tmp_path}/studies.db", directions=["maximize"] * 2
+    )
+    study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), trial.suggest_int("y", 0, 9)), n_trials=trials)
+    monkeypatch.setattr(sys, "argv", ["search.py", "--results", str(tmp_path)])
+    notebook = runpy.run_path(str(NOTEBOOKS[-1]))
+    try:
+        _, values = notebook["app"].run()
+    finally:
+        plt.close("all")
+    assert values["names"] == ["first objective", "second objective"]
+
+
+def test_make_writes_each_notebook_as_a_page(results):
+    binaries, search = Path(sys.executable).parent, f"analysis/notebooks/{NOTEBOOKS[-1].name}"
+    run = ("make", "-o", "install", "notebooks", f"BIN={binaries}", f"NOTEBOOKS={search}", f"RESULTS={results}")
+    done = subprocess.run(run, cwd=NOTEBOOKS[0].parents[2], capture_output=True, text=True)
+    page = results / "views" / "notebook-search.html"
+    assert done.returncode == 0 and done.stdout.split() == [str(page)], done.stdout + done.stderr
+    assert page.read_text().count("data:image/png;base64,") >= 4, "history, importances, slices and parallel lines"
 
 
 def test_marimo_finds_nothing_wrong():

@@ -46,7 +46,6 @@ NOT_RUN = {
     r"python -m bepo\.lab grid": "learns for minutes; tests/lab has a small grid",
     r"python -m bepo\.lab record": "measures for minutes; tests/lab/test_record.py has a small plan",
     r"python -m analysis results": "reads every published run; tests/analysis/test_results.py makes the page",
-    r"python -m analysis\.output\.notebook_pages": "tests/analysis/test_notebooks.py runs every notebook",
     r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
     r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial|--results tutorial)": "an example of a page: "
     "its file is added there",
