@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,10 @@ from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import Artefact
 from analysis.grid.table import Figure, Table
 from analysis.output.latex import figure_to_latex, to_latex, to_macros
-from analysis.output.pictures import Drawing, write_all
+from analysis.output.pictures import write_picture
 from analysis.output.text import statistics, to_csv, to_markdown
 from bepo.core.errors import told
+from bepo.core.forks import map_in_forks
 
 
 @dataclass
@@ -107,38 +108,60 @@ def make_folders(out: Path) -> None:
         (out / name).mkdir(parents=True, exist_ok=True)
 
 
+def prepare(items: Sequence[tuple[Artefact, str]], source: Source, allow_mixed: bool, out: Path) -> None:
+    """Build each artefact at its tier, and draw the figures, on all cores. ``build`` then takes them from the cache.
+
+    An error is left to ``build``, which meets it again.
+    """
+
+    def keep(wanted: tuple[Artefact, str]) -> None:
+        item, tier = wanted
+        with suppress(Exception, SystemExit):  # any type: the code of any artefact, also of a plug-in
+            built = build(item, source, tier, allow_mixed, out)
+            if not built.table:
+                _write(built, out)
+
+    for item, tier in items:  # runs are read once, not in every fork
+        with suppress(Exception, SystemExit):
+            item.load(source, tier, allow_mixed)
+    map_in_forks(keep, items)
+
+
 def write(built: Iterable[Built], out: Path, left_out: LeftOut) -> list[Built]:
     """Write ``tables/<label>.<tier>.{tex,md,csv,stats.csv}`` and ``figures/<label>.<tier>.{pdf,png,svg,tex}``.
 
-    The tier is printed in a corner of each picture, or its origin. Figures are closed. Returns what was written.
+    The tier is printed in a corner of each picture, or its origin. Figures are closed. Returns what was written. Raises
+    ``OSError`` if a file cannot be written.
     """
     make_folders(out)
-    written, drawn, drawings = [], [], []
+    written = []
     for item in built:
-        if item.svg:  # drawn by an earlier analysis
-            written.append(item)
-            continue
-        folder, name = out / ("tables" if item.table else "figures"), f"{item.label}.{item.tier}"
-        texts: dict[str, bytes] = {}
-        with left_out.of(item.title):
-            texts = {end: text.encode() for end, text in _texts(item).items()}
-            if isinstance(item.product, Figure):
-                corner = f"tier {item.tier}" if item.studies else item.product.origin
-                drawn.append(item)
-                drawings.append(Drawing(item.product.figure, folder / name, corner))
-            written.append(item)
-        for end, text in texts.items():
-            (folder / f"{name}.{end}").write_bytes(text)
-    for item, drawing, svg in zip(drawn, drawings, write_all(drawings)):
-        if isinstance(svg, Exception):
-            left_out.add(item.title, svg)
-            written.remove(item)
+        try:
+            _write(item, out)
+        except OSError:
+            raise
+        except (Exception, SystemExit) as error:  # any type: matplotlib draws what any artefact has made
+            left_out.add(item.title, error)
         else:
-            item.svg, item.width = svg, drawing.picture.get_figwidth()
-            if item.key:
-                _keep(item, out)
-        plt.close(drawing.picture)
+            written.append(item)
     return written
+
+
+def _write(item: Built, out: Path) -> None:
+    if item.svg:  # drawn by an earlier analysis
+        return
+    path, product = out / ("tables" if item.table else "figures") / f"{item.label}.{item.tier}", item.product
+    texts = {end: text.encode() for end, text in _texts(item).items()}
+    for end, text in texts.items():
+        Path(f"{path}.{end}").write_bytes(text)
+    if isinstance(product, Figure):
+        try:
+            corner = f"tier {item.tier}" if item.studies else product.origin
+            item.svg, item.width = write_picture(product.figure, path, corner), product.figure.get_figwidth()
+        finally:
+            plt.close(product.figure)
+        if item.key:
+            _keep(item, out)
 
 
 def write_macros(built: Sequence[Built], out: Path) -> None:

@@ -1,8 +1,6 @@
-"""Write pictures as files, on all cores: embedding fonts in each picture takes most of the time of an analysis."""
+"""Write a picture as PDF, PNG and SVG."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
@@ -15,8 +13,6 @@ from matplotlib.transforms import Bbox
 
 from analysis.plots.hover import to_svg
 from analysis.plots.style import GREY
-from bepo.core.errors import UserError, told
-from bepo.core.forks import map_in_forks
 
 _LEFT_OUT = re.compile(
     r"""<metadata>.*?</metadata>     # matplotlib's name and the title again
@@ -34,46 +30,22 @@ _METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
 _MARGIN = 0.1  # inches below a picture, for the text in its corner
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A picture, the path of its files without suffix, and the text in its corner."""
+def write_picture(picture: Figure, path: Path, corner: str) -> str:
+    """Write a picture as PDF, PNG and SVG, and return the SVG for the page, which has its own font.
 
-    picture: Figure
-    path: Path
-    corner: str
-
-    def write(self) -> str:
-        """Write the picture as PDF, PNG and SVG, and return the SVG for the page, which has its own font.
-
-        The SVG is written last. If the one that is there is equal (it names matplotlib's version), the others stay.
-        """
-        _sign(self.picture, self.corner)
-        _settle(self.picture)
-        name, svg = self.path.name, to_svg(self.picture, self.path.name)
-        files = {kind: Path(f"{self.path}.{kind}") for kind in (*_METADATA, "svg")}
-        if not all(path.exists() for path in files.values()) or files["svg"].read_bytes() != svg.encode():
-            files["svg"].unlink(missing_ok=True)
-            for kind, metadata in _METADATA.items():
-                self.picture.savefig(files[kind], format=kind, dpi=200, metadata=metadata | {"Title": name})
-            files["svg"].write_text(svg, encoding="utf-8")
-        return slim(svg)
-
-
-def write_all(drawings: Sequence[Drawing]) -> list[str | Exception]:
-    """Write the drawings. Return the SVG of each, or the error of one that cannot be drawn.
-
-    Forks inherit the pictures; pickling would lose the texts of points. Raises ``OSError`` if a file cannot be written.
+    ``path`` has no suffix; ``corner`` is the text in the corner below the picture. The SVG is written last. If the one
+    that is there is equal (it names matplotlib's version), the others stay.
     """
-    return map_in_forks(_drawn, drawings)
-
-
-def _drawn(drawing: Drawing) -> str | Exception:
-    try:
-        return drawing.write()
-    except OSError:
-        raise
-    except (Exception, SystemExit) as error:  # any type: matplotlib draws what any artefact has made
-        return UserError(told(error))  # an error of another class may not travel between processes
+    _sign(picture, corner)
+    _settle(picture)
+    svg = to_svg(picture, path.name)
+    files = {kind: Path(f"{path}.{kind}") for kind in (*_METADATA, "svg")}
+    if not all(file.exists() for file in files.values()) or files["svg"].read_bytes() != svg.encode():
+        files["svg"].unlink(missing_ok=True)
+        for kind, metadata in _METADATA.items():
+            picture.savefig(files[kind], format=kind, dpi=200, metadata=metadata | {"Title": path.name})
+        files["svg"].write_text(svg, encoding="utf-8")
+    return slim(svg)
 
 
 def _settle(picture: Figure) -> None:

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from analysis.claims.entries import evaluated_claims
+from analysis.claims.entries import OfEntries, evaluated_claims
 from analysis.data.sources import Source
-from analysis.grid.artefact import artefacts
+from analysis.grid.artefact import Artefact, artefacts
 from analysis.output import page
-from analysis.output.build import Built, LeftOut, build, make_folders, write, write_macros
+from analysis.output.build import Built, LeftOut, build, make_folders, prepare, write, write_macros
 from analysis.output.ledger import ledger, newest
 from analysis.output.study import build_study
 from analysis.output.text import to_markdown
@@ -41,14 +41,17 @@ def rebuild(
     trained = source.tiers()
     every = set(tiers) if labels else {*trained, *tiers}
     places, main = set(source.places()), source.main_tier(trained or every)
-    built, left_out = [], LeftOut()
+    wanted: list[tuple[Artefact, str]] = []
     for tier in sorted(every, key=TIERS.index, reverse=True):
-        wanted = labels or [label for label, item in known.items() if tier == main or item.has_content(tier, places)]
+        shown = labels or [label for label, item in known.items() if tier == main or item.has_content(tier, places)]
         if not labels:
-            _remove_figures(known.keys() - wanted, tier, out)
-        for label in dict.fromkeys(wanted):
-            with left_out.of(f"{label} (tier {tier})"):
-                built.append(build(known[label], source, tier, allow_mixed, out))
+            _remove_figures(known.keys() - shown, tier, out)
+        wanted += [(known[label], tier) for label in dict.fromkeys(shown)]
+    prepare([(item, tier) for item, tier in wanted if not isinstance(item, OfEntries)], source, allow_mixed, out)
+    built, left_out = [], LeftOut()
+    for item, tier in wanted:
+        with left_out.of(f"{item.label} (tier {tier})"):
+            built.append(build(item, source, tier, allow_mixed, out))
     built = write(built, out, left_out)
     if not built:
         raise left_out.problems[0]

@@ -27,7 +27,7 @@ def map_in_forks(function: Callable[[T], R], values: Sequence[T]) -> list[R]:
     cores = min(cpu_count(), len(values))
     if cores > 1 and sys.platform == "linux":
         fork = multiprocessing.get_context("fork")
-        chunk = max(1, len(values) // (8 * cores))
+        chunk = max(1, len(values) // (32 * cores))
         with suppress(BrokenProcessPool), ProcessPoolExecutor(cores, fork, _start, (function, values)) as pool:
             return list(pool.map(_call, range(len(values)), chunksize=chunk))
     return list(map(function, values))

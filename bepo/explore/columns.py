@@ -119,7 +119,8 @@ class PublishedColumns:
             return read_archive(path)  # damaged, or with values that no column holds
         group, member = divmod(places[run_id], _GROUP)
         if group not in self._texts:
-            self._texts[group] = stored.read_row_group(group, ["metadata", "config", "shapes"]).to_pylist()
+            texts = ["metadata", "config", "shapes"]
+            self._texts[group] = stored.read_row_group(group, texts, use_threads=False).to_pylist()  # also in a fork
         metadata, config = (json.loads(self._texts[group][member][name]) for name in ("metadata", "config"))
         return ColumnRun(path, metadata, config, table=lambda stream: self._group(stored, group, stream)[member])
 
@@ -128,7 +129,7 @@ class PublishedColumns:
         if (group, stream) not in self._tables:
             shapes = [tuple(json.loads(texts["shapes"])[stream]) for texts in self._texts[group]]
             names = list(dict.fromkeys(name for shape in shapes for name in shape))
-            self._tables[group, stream] = _tables(stored.read_row_group(group, names), shapes)
+            self._tables[group, stream] = _tables(stored.read_row_group(group, names, use_threads=False), shapes)
         return self._tables[group, stream]
 
     @cached_property
