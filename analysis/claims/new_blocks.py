@@ -14,11 +14,12 @@ import yaml
 from analysis.claims.looks import late_success, level, speed
 from analysis.claims.prediction import over_settings
 from analysis.contrast import Contrast, Interval
+from analysis.data.described import described
 from analysis.data.lab import plan, recorded
 from analysis.data.reported import PAPER
 from analysis.data.runs import Run
 from analysis.data.statistics import spearman
-from bepo.core.errors import UserError, unknown_choice
+from bepo.core.errors import unknown_choice
 
 NEXT, DESKTOP = PAPER / "next.yaml", PAPER / "desktop.yaml"
 OURS = "batch_bepo"
@@ -109,11 +110,8 @@ def read_plan(path: Path) -> tuple[list[BlockTest], dict[str, Any]]:
     """
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     first, kinds = _DECLARED[path.name]
-    try:
-        tests = [BlockTest(first, **item) for item in content["tests"]]
-        parts = {name: kind(**content[name]) for name, kind in kinds.items()}
-    except TypeError as error:
-        raise UserError(f"{path}: {error}") from None
+    tests = [described(f"{path}: tests", BlockTest, {"first": first, **item}) for item in content["tests"]]
+    parts = {name: described(f"{path}: {name}", kind, content[name]) for name, kind in kinds.items()}
     for test in tests:
         if test.measure not in MEASURES_OF_TESTS:
             raise unknown_choice(f"{path}: measure", test.measure, MEASURES_OF_TESTS)

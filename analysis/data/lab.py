@@ -21,6 +21,8 @@ LEARNED = "seeds=20"
 NOT_ALIASED = " aliased_policy=false"
 """The end of a setting in which the estimators see aliased states and the policy sees the hidden ones."""
 _DEFAULTS = {"group_size": 8.0}
+Kind = Literal["fidelity", "bias", "learning", "sampled", "gain"]
+"""What is recorded: the files of ``paper/lab``."""
 OverWorlds = Float[np.ndarray, " B"]
 """A measure in B worlds."""
 
@@ -59,7 +61,7 @@ class LabRows:
 
 
 @cache
-def recorded(kind: Literal["fidelity", "bias", "learning", "sampled", "gain"]) -> LabRows:
+def recorded(kind: Kind) -> LabRows:
     """Return the recorded rows of a kind of measurement; none if nothing is recorded."""
     path = RECORDED / f"{kind}.csv"
     empty = pd.DataFrame(columns=["digest", "at", "estimator", "measure"])

@@ -3,11 +3,11 @@
 Frames are tables of blocks by rows, one a measure.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from analysis.claims.declared import DeclaredTest
 from analysis.claims.looks import BLOCK_MEASURES
 from analysis.contrast import Contrast, weighted
 from analysis.data import rows as keys
+from analysis.data.described import described
 from analysis.data.methods import environment_name, marked_name, ordered
 from analysis.data.rows import RowKey
 from analysis.data.runs import Run, grouped
@@ -26,13 +27,12 @@ from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import mean_of
 from analysis.grid.table import NOT_RUN, Printed, Table
-from bepo.core.errors import UserError, unknown_choice
+from bepo.core.errors import unknown_choice
 from bepo.core.places import PAPER
 
 FILE = PAPER / "tables.yaml"
 OVERALL = "Mean over methods"
 _OWN, _PLAIN = "own", "plain"
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -177,22 +177,15 @@ def _table(where: str, label: str, item: dict[str, Any]) -> BlockTable:
     key = item.get("key", "ROW_IN_BLOCKS")
     if key not in known:
         raise unknown_choice(f"{where}: key", key, known)
-    columns = [_made(f"{where}: columns", Column, column) for column in item.get("columns", ())]
+    columns = [described(f"{where}: columns", Column, column) for column in item.get("columns", ())]
     for column in columns:
         if column.measure not in BLOCK_MEASURES:
             raise unknown_choice(f"{where}: measure", column.measure, BLOCK_MEASURES)
     blocks = {"blocks": item["blocks"]} if "blocks" in item else {}
     tests = [blocks | test | {"name": name} for name, test in item.get("declared", {}).items()]
-    declared = [_made(f"{where}: declared", DeclaredTest, test) for test in tests]
+    declared = [described(f"{where}: declared", DeclaredTest, test) for test in tests]
     given = {"label": label, "key": known[key], "columns": columns, "declared": declared}
-    return _made(where, BlockTable, item | given)
-
-
-def _made(where: str, kind: Callable[..., T], item: Mapping[str, Any]) -> T:
-    try:
-        return kind(**item)
-    except TypeError as error:  # names an unknown or a missing field
-        raise UserError(f"{where}: {str(error).partition(' ')[2]}") from None
+    return described(where, BlockTable, item | given)
 
 
 for _label, _item in read_tables().items():

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from scipy import stats
 
 from analysis.claims import lab as lab_claims
@@ -17,6 +18,8 @@ from analysis.data.lab import LabRows, recorded
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
+from analysis.tables.in_lab import read_tables
+from bepo.core.errors import UserError
 from bepo.store.published import PUBLISHED
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +112,42 @@ def test_without_a_recording_tables_and_figures_say_so(tmp_path, monkeypatch):
     verdicts = {row[-1].text for row in made["lab-claims"].table.rows}
     assert verdicts == {"not recorded"} and not made["lab-group-size"].table.rows
     assert made["lab-gate"].product.figure.axes[0].texts[-1].get_text() == "not recorded"
+
+
+# --- tables of paper/lab.yaml ----------------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_page_is_a_table(tmp_path):
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```yaml\n(tables:\n.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "lab.yaml").write_text(example, encoding="utf-8")
+    (table,) = read_tables(tmp_path / "lab.yaml").values()
+    rows = pd.read_csv(lab.RECORDED / "fidelity.csv").set_index(["at", "estimator", "measure"])
+
+    def told(difference):
+        values = difference.to_numpy(float)
+        half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+        return f"{values.mean():.3f} [{values.mean() - half:.3f}, {values.mean() + half:.3f}]"
+
+    cell = lambda words, measure: rows.loc["group_size=8", words, measure].iloc[1:]  # noqa: E731
+    expected = [
+        [told(cell(words, "error")), told(cell(words, "gain")), told(cell(words, "gain") - cell("grpo", "gain"))]
+        for words in ("gigpo", "gated_bepo")
+    ]
+    built = table.build(None)
+    assert [[made.text for made in row[1:]] for row in built.rows[1:]] == expected
+    assert [made.text for made in built.rows[0]][-1] == "0" and built.rows[0][-1].bold
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [({"of": "fidelty"}, "fidelity"), ({"colums": []}, "colums"), ({"columns": [{"head": "", "att": ""}]}, "att")],
+)
+def test_a_wrong_table_is_one_line(change, words, tmp_path):
+    item = {"caption": "", "of": "bias", "estimators": [], "columns": [], "notes": []} | change
+    (tmp_path / "lab.yaml").write_text(yaml.safe_dump({"tables": {"mine": item}}), encoding="utf-8")
+    with pytest.raises(UserError, match=f"mine.*{words}"):
+        read_tables(tmp_path / "lab.yaml")
 
 
 # --- the declared prediction ---------------------------------------------------------------------------------------
