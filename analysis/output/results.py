@@ -50,6 +50,8 @@ _ARTEFACTS = {
     "The deviation within a state": "state-deviation",
     "PPO on the same tasks": "critic-lead",
     "Declared tests in new blocks": "next-claims",
+    "Groups of eight on WebShop": "next-groups",
+    "Gain and learning in new blocks": "next-order",
     "Pre-registered comparisons": "replication",
     "Headroom": "headroom",
     "Warm starts": "warm-starts",
