@@ -23,12 +23,19 @@ def runs_in_blocks(studies: Studies, names: Sequence[str] = IN_BLOCKS) -> list[R
     return Studies({name: studies[name] for name in names}).pooled()
 
 
-def measured(runs: Sequence[Run], row_of: Callable[[Run], str] = lambda run: str(ROW_IN_BLOCKS.row(run))) -> Frames:
-    """Return every measure of the runs of one environment. ``row_of`` names the row of a run."""
+Measures = Mapping[str, Callable[[Run], float]]
+
+
+def measured(
+    runs: Sequence[Run],
+    row_of: Callable[[Run], str] = lambda run: str(ROW_IN_BLOCKS.row(run)),
+    measures: Measures = BLOCK_MEASURES,
+) -> Frames:
+    """Return the measures of the runs of one environment. ``row_of`` names the row of a run."""
     rows = grouped(sorted(runs, key=lambda run: run.seed), row_of)
     return {
         name: pd.DataFrame({row: _by_block(of_row, measure) for row, of_row in rows.items()}, dtype=float).sort_index()
-        for name, measure in BLOCK_MEASURES.items()
+        for name, measure in measures.items()
     }
 
 

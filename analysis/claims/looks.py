@@ -44,7 +44,16 @@ def late_success(run: Run, rows: pd.DataFrame) -> float:
     return 100 * float(np.mean([np.mean(success[updates == update]) for update in late]))
 
 
+@cache
+def unseen(run: Run) -> float:
+    """Return ``level`` on the held-out tasks of the validation split alone (ALFWorld: scenes that training lacks)."""
+    rows = run.episodes
+    return late_success(run, rows.loc[rows["split"] == "validation"])
+
+
 BLOCK_MEASURES: Mapping[str, Callable[[Run], float]] = {"speed": speed, "level": level}
+"""The measures that tables of blocks show."""
+MEASURES_OF_TESTS = {**BLOCK_MEASURES, "unseen": unseen}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Each file has ``tests``, paired differences over blocks, and ``order``, a rank correlation over methods.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,28 +11,18 @@ from typing import Any, Literal
 import numpy as np
 import yaml
 
-from analysis.claims.looks import late_success, level, speed
+from analysis.claims.declared import DeclaredTest
+from analysis.claims.looks import MEASURES_OF_TESTS
 from analysis.claims.prediction import over_settings
-from analysis.contrast import Contrast, Interval
+from analysis.contrast import Interval
 from analysis.data.described import described
 from analysis.data.lab import plan, recorded
 from analysis.data.reported import PAPER
-from analysis.data.runs import Run
 from analysis.data.statistics import spearman
 from bepo.core.errors import unknown_choice
 
 NEXT, DESKTOP = PAPER / "next.yaml", PAPER / "desktop.yaml"
 OURS = "batch_bepo"
-ByBlock = Mapping[int, float]
-
-
-def unseen(run: Run) -> float:
-    """Return ``level`` on the held-out tasks of the validation split alone (ALFWorld: scenes that training lacks)."""
-    rows = run.episodes
-    return late_success(run, rows.loc[rows["split"] == "validation"])
-
-
-MEASURES_OF_TESTS: Mapping[str, Callable[[Run], float]] = {"speed": speed, "level": level, "unseen": unseen}
 
 
 @dataclass(frozen=True)
@@ -57,16 +47,17 @@ class BlockTest:
     sd: float | None = None
 
     @property
-    def wanted(self) -> range:
-        """The blocks that the test asks for."""
-        return range(self.first, self.first + self.blocks)
-
-    def verdict(self, by_block: ByBlock) -> Literal["holds", "not shown", "not run"]:
-        """Return the verdict on the differences by block; ``not run`` until all blocks are there."""
-        if not set(self.wanted) <= by_block.keys():
-            return "not run"
-        contrast = Contrast.over([by_block[block] for block in self.wanted])
-        return "holds" if contrast.lower_bound() > -self.margin else "not shown"
+    def test(self) -> DeclaredTest:
+        """The test of the difference over the blocks."""
+        return DeclaredTest(
+            self.id,
+            says=("holds", "not shown"),
+            blocks=(self.first, self.first + self.blocks - 1),
+            weights={self.more: 1, self.less: -1},
+            env=self.env,
+            measure=self.measure,
+            margin=self.margin,
+        )
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,9 @@ class BlockTable:
         by_env, used = self.frames(studies)
         lines = [line for name, frames in self._groups(by_env).items() for line in self._lines(name, frames)]
         nothing = measured([])
-        judged = [test.on(studies.tier, by_env.get(test.env or self.env, nothing)["speed"]) for test in self.declared]
+        judged = [
+            test.on(studies.tier, by_env.get(test.env or self.env, nothing)[test.measure]) for test in self.declared
+        ]
         told = {result.test.name: result.told for result in judged}
         facts = {
             f"{self.label}/{env}/{name}": difference(frames["speed"], *pair).text()
@@ -178,12 +180,12 @@ def _table(where: str, label: str, item: dict[str, Any]) -> BlockTable:
     if key not in known:
         raise unknown_choice(f"{where}: key", key, known)
     columns = [described(f"{where}: columns", Column, column) for column in item.get("columns", ())]
-    for column in columns:
-        if column.measure not in BLOCK_MEASURES:
-            raise unknown_choice(f"{where}: measure", column.measure, BLOCK_MEASURES)
     blocks = {"blocks": item["blocks"]} if "blocks" in item else {}
     tests = [blocks | test | {"name": name} for name, test in item.get("declared", {}).items()]
     declared = [described(f"{where}: declared", DeclaredTest, test) for test in tests]
+    for part in (*columns, *declared):
+        if part.measure not in BLOCK_MEASURES:
+            raise unknown_choice(f"{where}: measure", part.measure, BLOCK_MEASURES)
     given = {"label": label, "key": known[key], "columns": columns, "declared": declared}
     return described(where, BlockTable, item | given)
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.claims.blocks import IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
-from analysis.claims.declared import FIRST_SIX
+from analysis.claims.declared import FIRST_SIX, DeclaredTest
+from analysis.claims.looks import MEASURES_OF_TESTS
 from analysis.claims.new_blocks import (
     DESKTOP,
-    MEASURES_OF_TESTS,
     NEXT,
     OURS,
-    BlockTest,
     Correlation,
     DesktopOrder,
     lab_setting,
@@ -43,7 +42,7 @@ ENVIRONMENTS = ("sokoban", "webshop", "alfworld")
 def next_claims(studies: Studies) -> Table:
     """Test what paper/next.yaml declares about Batch-BEPO."""
     runs, tests = runs_in_blocks(studies, ("next",)), read_plan(NEXT)[0]
-    judged = [_judged(test, runs, studies.tier, early=False) for test in tests]
+    judged = [_judged(test.test, runs, studies.tier, early=False) for test in tests]
     verdicts = Counter(cells[-1] for cells in judged)
     return Table(
         "Batch-BEPO in new blocks: tests declared before the first of their runs (points of success).",
@@ -66,19 +65,14 @@ def next_claims(studies: Studies) -> Table:
     )
 
 
-def _judged(test: BlockTest, runs: Sequence[Run], tier: str, early: bool) -> list[str]:
+def _judged(test: DeclaredTest, runs: Sequence[Run], tier: str, early: bool) -> list[str]:
     """Return the cells Blocks, Difference, Bound and Verdict. ``early``: show the difference before the verdict."""
-    in_env = [run for run in runs if run.env == test.env]
-    more, less = (
-        {run.seed: MEASURES_OF_TESTS[test.measure](run) for run in in_env if str(ROW_IN_BLOCKS.row(run)) == row}
-        for row in (test.more, test.less)
-    )
-    by_block = {block: more[block] - less[block] for block in test.wanted if block in more.keys() & less.keys()}
-    verdict = test.verdict(by_block) if tier != "smoke" else NOT_JUDGED
-    contrast, blocks = Contrast.over(list(by_block.values())), f"{len(by_block)} of {test.blocks}"
-    if verdict in ("not run", NOT_JUDGED):
-        return [blocks, contrast.text() if early else "–", "–", verdict]
-    return [blocks, contrast.text(), f"{contrast.lower_bound():.1f}", verdict]
+    in_env = [run for run in runs if run.env == test.env and ROW_IN_BLOCKS.row(run) in test.weights]
+    judged = test.on(tier, measured(in_env, measures={test.measure: MEASURES_OF_TESTS[test.measure]})[test.measure])
+    blocks, difference = f"{len(judged.points)} of {judged.asked}", judged.contrast.text()
+    if judged.is_decided:
+        return [blocks, difference, f"{judged.contrast.lower_bound():.1f}", judged.verdict]
+    return [blocks, difference if early else "–", "–", NOT_JUDGED if tier == "smoke" else "not run"]
 
 
 class BesideTiny(Artefact):
@@ -101,8 +95,8 @@ def desktop_claims(studies: Studies) -> Table:
     tiny = runs_in_blocks(studies, IN_BLOCKS)
     rows = []
     for test in tests:
-        before = _judged(replace(test, first=ALL_BLOCKS[0], blocks=len(ALL_BLOCKS)), tiny, TINY, early=True)
-        cells = _judged(test, runs, studies.tier, early=True)
+        before = _judged(replace(test.test, blocks=(ALL_BLOCKS[0], ALL_BLOCKS[-1])), tiny, TINY, early=True)
+        cells = _judged(test.test, runs, studies.tier, early=True)
         rows.append([f"{row_label(test.more)} over {row_label(test.less)}", *cells, f"{before[1]} ({before[0]})"])
     order, speeds = _order(parts["order"], runs, tiny)
     told = [f"{len(order)} of {len(parts['order'].methods)} methods", "–", "–", "not run", "–"]

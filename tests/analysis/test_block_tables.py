@@ -255,6 +255,7 @@ def test_the_example_of_the_page_is_a_table_with_a_declared_test(tmp_path):
         (["columns", 0, "measure"], "sped", "speed"),
         (["columns", 0, "off"], "own", "off"),
         (["declared", "crbc-depth", "say"], [], "say"),
+        (["declared", "crbc-depth", "measure"], "sped", "speed"),
     ],
 )
 def test_a_wrong_table_is_one_line(tmp_path, path, value, words):

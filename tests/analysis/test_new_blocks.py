@@ -51,13 +51,14 @@ def test_a_test_keeps_its_level_and_its_power_grows(blocks):
 
 
 def test_a_test_is_judged_once_when_its_blocks_are_complete():
-    test = TESTS[0]
-    blocks = range(FIRST, FIRST + test.blocks)
-    ahead = dict(zip(blocks, np.random.default_rng(0).normal(1, 1, test.blocks)))
-    assert test.verdict(ahead) == "holds"
-    assert test.verdict({block: x - 3 for block, x in ahead.items()}) == "not shown"
-    assert test.verdict(dict(list(ahead.items())[:-1])) == "not run"
-    assert test.verdict(ahead | {FIRST + test.blocks: -1000.0}) == "holds"  # later blocks do not count
+    planned = TESTS[0]
+    blocks = range(FIRST, FIRST + planned.blocks + 1)
+    ahead = pd.DataFrame({OURS: np.random.default_rng(0).normal(1, 1, len(blocks)), planned.less: 0.0}, blocks)
+    ahead.loc[blocks[-1], OURS] = -1000  # a later block does not count
+    judge = lambda table: planned.test.on("laptop", table)  # noqa: E731
+    assert judge(ahead).is_decided and judge(ahead).verdict == "holds"
+    assert judge(ahead - [3, 0]).is_decided and judge(ahead - [3, 0]).verdict == "not shown"
+    assert not judge(ahead.drop(FIRST + 3)).is_decided
 
 
 def test_the_bound_by_hand():
