@@ -23,13 +23,10 @@ def runs_in_blocks(studies: Studies, names: Sequence[str] = IN_BLOCKS) -> list[R
     return Studies({name: studies[name] for name in names}).pooled()
 
 
-Measures = Mapping[str, Callable[[Run], float]]
-
-
 def measured(
     runs: Sequence[Run],
     row_of: Callable[[Run], str] = lambda run: str(ROW_IN_BLOCKS.row(run)),
-    measures: Measures = BLOCK_MEASURES,
+    measures: Mapping[str, Callable[[Run], float]] = BLOCK_MEASURES,
 ) -> Frames:
     """Return the measures of the runs of one environment. ``row_of`` names the row of a run."""
     rows = grouped(sorted(runs, key=lambda run: run.seed), row_of)

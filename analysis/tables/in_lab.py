@@ -30,7 +30,13 @@ class Column:
     form: str = ".3f"
 
     def values(self, rows: LabRows, estimator: str) -> OverWorlds | None:
-        """Return its values over worlds for an estimator; None if they are not recorded."""
+        """Return its values over worlds for an estimator; None if they are not recorded.
+
+        Raises ``UserError`` if no estimator has the measure or the setting.
+        """
+        for name, value in (("measure", self.measure), ("at", self.at)):
+            if value not in (known := rows.rows[name].unique()) and len(known):
+                raise unknown_choice(f"column {self.head}: {name}", value, known)
         values = rows.values(self.at, estimator, self.measure)
         less = rows.values(self.at, self.less, self.measure) if self.less else 0
         return None if values is None or less is None else values - less

@@ -18,7 +18,7 @@ from analysis.data.lab import LabRows, recorded
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
-from analysis.tables.in_lab import read_tables
+from analysis.tables.in_lab import Column, read_tables
 from bepo.core.errors import UserError
 from bepo.store.published import PUBLISHED
 
@@ -148,6 +148,13 @@ def test_a_wrong_table_is_one_line(change, words, tmp_path):
     (tmp_path / "lab.yaml").write_text(yaml.safe_dump({"tables": {"mine": item}}), encoding="utf-8")
     with pytest.raises(UserError, match=f"mine.*{words}"):
         read_tables(tmp_path / "lab.yaml")
+
+
+@pytest.mark.parametrize("change", [{"measure": "eror"}, {"at": "group_size=9"}])
+def test_a_column_that_nothing_has_is_one_line(change):
+    column = Column("mine", **{"at": "group_size=8", "measure": "error", **change})
+    with pytest.raises(UserError, match=next(iter(change.values()))):
+        column.values(recorded("fidelity"), "grpo")
 
 
 # --- the declared prediction ---------------------------------------------------------------------------------------
