@@ -162,8 +162,8 @@ def draw_history(axis: Axes, study: optuna.Study) -> None:
 def evaluator(study: optuna.Study) -> optuna.importance.BaseImportanceEvaluator:
     """Return fANOVA (Hutter et al., 2014): how much of the objective's variance each setting explains.
 
-    fANOVA needs every setting in every trial. With conditional settings it is PED-ANOVA (Watanabe et al., 2023): it compares
-    the settings of the best tenth of the trials with those of all trials.
+    fANOVA needs every setting in every trial. With conditional settings it is PED-ANOVA (Watanabe et al., 2023): it
+    compares the settings of the best tenth of the trials with those of all trials.
     """
     if conditional(study):
         return optuna.importance.PedAnovaImportanceEvaluator()
