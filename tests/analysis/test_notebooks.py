@@ -69,11 +69,22 @@ def test_a_search_with_two_objectives_has_a_picture_of_each(trials, tmp_path, mo
 
 def test_make_writes_each_notebook_as_a_page(results):
     binaries, search = Path(sys.executable).parent, f"analysis/notebooks/{NOTEBOOKS[-1].name}"
-    run = ("make", "-o", "install", "notebooks", f"BIN={binaries}", f"NOTEBOOKS={search}", f"RESULTS={results}")
-    done = subprocess.run(run, cwd=NOTEBOOKS[0].parents[2], capture_output=True, text=True)
+    run = (
+        "make",
+        "--no-print-directory",
+        "-o",
+        "install",
+        "notebooks",
+        f"BIN={binaries}",
+        f"NOTEBOOKS={search}",
+        f"RESULTS={results}",
+    )
+    done = subprocess.run(run, cwd=NOTEBOOKS[0].parents[2], capture_output=True, encoding="utf-8")
     page = results / "views" / "notebook-search.html"
     assert done.returncode == 0 and done.stdout.split() == [str(page)], done.stdout + done.stderr
-    assert page.read_text().count("data:image/png;base64,") >= 4, "history, importances, slices and parallel lines"
+    assert page.read_text(encoding="utf-8").count("data:image/png;base64,") >= 4, (
+        "history, importances, slices and parallel lines"
+    )
 
 
 def test_marimo_finds_nothing_wrong():
