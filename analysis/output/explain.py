@@ -1,5 +1,6 @@
 """``python -m analysis explain ENTRY``: the runs behind a number of a table."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -23,6 +24,8 @@ def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool =
     """
     label = path.partition("/")[0]
     tables = artefacts("table")
+    if re.fullmatch("[0-9a-f]{6,12}", label):
+        raise UserError(f"{label}: a run has no entry; python -m bepo.view {label} shows it")
     if label not in tables:
         raise UserError(f"no table {label!r}; {_nearest(label, tables)}")
     known: dict[str, Entry] = {}

@@ -40,14 +40,15 @@ def render(
     source: str,
     claims: Mapping[str, Sequence[Evaluated]] | None = None,
     own: pd.DataFrame | None = None,
+    complete: Sequence[Run] = (),
     out: Path | None = None,
     chosen: str = "",
 ) -> str:
     """Return the page.
 
     ``source``: where the runs come from. ``claims``: the evaluated claims of each tier. ``own``: rows of the ledger of
-    the results folder, the newest first. ``out``: the folder of the page; links to README and docs start there.
-    ``chosen``: the tier that is shown first; by default the last one.
+    the results folder, the newest first; ``complete``: its complete runs. ``out``: the folder of the page; links to
+    README and docs start there. ``chosen``: the tier that is shown first; by default the last one.
     """
     html = Environment(loader=_FOLDER, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     html.filters |= {"maths": to_html, "plain": plain, "parts": _parts}
@@ -62,7 +63,8 @@ def render(
     styles = _frequent_styles([item.svg for item in items])
     pictures = count()
     html.filters["shared"] = lambda svg: _in_page(svg, styles, next(pictures))
-    every = {run.id: run for item in items if item.studies for run in item.runs}
+    behind = {run.id: run for item in items if item.studies for run in item.runs}
+    every = {run.id: run for run in complete} | behind
     known = [name for name in map(name_of, ordered(known_methods())) if name in named]
     return html.get_template("page.html").render(
         tiers=list(tiers),

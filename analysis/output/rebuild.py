@@ -42,7 +42,8 @@ def rebuild(
     every = set(tiers) if labels else {*trained, *tiers}
     places, main = set(source.places()), source.main_tier(trained or every)
     wanted: list[tuple[Artefact, str]] = []
-    for tier in sorted(every, key=TIERS.index, reverse=True):
+    order = sorted(every, key=TIERS.index, reverse=True)
+    for tier in sorted(order, key=lambda tier: bool(labels) and tier != main):  # named artefacts: the main tier first
         shown = labels or [label for label, item in known.items() if tier == main or item.has_content(tier, places)]
         if not labels:
             _remove_figures(known.keys() - shown, tier, out)
@@ -67,7 +68,9 @@ def rebuild(
         with left_out.of(str(report)):
             claims = {tier: evaluated_claims(source, tier, allow_mixed) for tier in trained}
             listed = newest(ledger(source.results), number=None)
-            report.write_text(page.render(built, trained, source.label, claims, listed, out, main), encoding="utf-8")
+            own = [run for run in source.runs() if not run.published]
+            text = page.render(built, trained, source.label, claims, listed, own, out, main)
+            report.write_text(text, encoding="utf-8")
             print(f"page:    {report}")
     return not left_out.problems
 

@@ -49,6 +49,9 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
     if results == "":
         raise UserError("results='': must name a folder; '.' is the current folder")
     folder = existing(Path(results).expanduser())
+    for name in names:
+        if not isinstance(name, str | PathLike):
+            raise UserError(f"{name!r}: names of runs are text, also those of digits alone; put it in quotes")
     if names:
         stored = [run for name in names for run in find_runs(str(name), folder, tier)]
     else:

@@ -152,7 +152,8 @@ def run_command(main: Callable[[], object]) -> None:
     ready_streams()
     given = " ".join(sys.argv[1:])
     sys.argv[1:] = with_texts(results_as_override(sys.argv[1:]))
-    sys.argv.append(_NO_LOGGING_YET)
+    place = next((i for i, word in enumerate(sys.argv) if i and "=" in word and word[0] != "-"), len(sys.argv))
+    sys.argv.insert(place, _NO_LOGGING_YET)  # not last: argparse would name it beside an unknown option
     argparse.ArgumentParser.error = _option_error  # Hydra's parser would print a page, and escapes as they are
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises errors instead of printing them
     try:

@@ -461,6 +461,27 @@ def test_an_unknown_number_has_the_nearest(results, name, nearest, capsys):
     assert f"nearest: sokoban-{nearest}" in line
 
 
+def test_a_run_is_no_number_of_a_table(results, capsys):
+    assert main(["explain", "16688a96830b", "--results", str(results)]) == 2
+    assert "python -m bepo.view 16688a96830b" in capsys.readouterr().err
+
+
+def test_the_list_of_runs_has_ones_own_that_no_table_shows(tmp_path):
+    mine = write_run(tmp_path, "mine", {"credit.name": "grpo"}, [[1, 0]])
+    (run,) = Source(tmp_path).runs()
+    shown = page.render([], ["laptop"], "results and paper", complete=[run])
+    assert f'<tr id="{mine.id}">' in shown and "Complete runs: 1 of yours, and the 0 published" in shown
+    assert "<code>results</code> and <code>paper</code>" in shown
+
+
+def test_of_named_artefacts_the_tier_with_blocks_comes_first(tmp_path, capsys):
+    for tier, study in (("desktop", "desktop"), ("laptop", "blocks")):
+        write_run(tmp_path, study, {"credit.name": "grpo"} | in_block(300), [[1, 0]], tier=tier)
+    assert main(["claims", "--source", "local", "--results", str(tmp_path), "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert 0 < out.index("claims (tier laptop)") < out.index("claims (tier desktop)")
+
+
 def test_the_studies_of_every_artefact_exist():
     known = study_names()
     assert not [f"{label}: {name}" for label, item in artefacts().items() for name in item.studies if name not in known]

@@ -58,6 +58,11 @@ def test_an_unknown_option_is_printed_without_its_escapes(capsys):
     assert err == "error: unrecognized arguments: --no [31mpe  (see x --help)\n"
 
 
+def test_an_unknown_option_of_a_multirun_is_named_alone():
+    done = python("-m", "bepo.train", "-m", "credit.n_min=1,2", "--dry")
+    assert done.returncode == 2 and done.stderr == "error: unrecognized arguments: --dry (see --help)\n"
+
+
 def test_a_plugin_is_named_on_the_command_line(tmp_path):
     """In a process of its own, because a plug-in stays registered."""
     (tmp_path / "named_on_the_line.py").write_text(PLUGIN, encoding="utf-8")

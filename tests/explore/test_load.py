@@ -99,6 +99,7 @@ def test_names_are_folders_archives_ids_and_their_beginnings(results, tmp_path):
         (tmp_path / "none.zip", "no such archive"),
         ("zzz", "run 'zzz': not found"),
         ("", "run '': not found"),
+        (43005925e283, "put it in quotes"),
     ):
         with pytest.raises(UserError, match=message):
             bepo.load(name, results=results)

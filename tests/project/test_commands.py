@@ -36,6 +36,7 @@ NOT_RUN = {
     r"python -m benchmarks\.analysis": "generates runs, and times commands that are run here by themselves",
     r"python -m bepo\.((play|train) .*data=original|envs\.alfworld\.compare)": "needs original data",
     r"python -m analysis two-depths": "a table of one's own, which tests/analysis/test_block_tables.py builds",
+    r"python -m analysis error-beside-gain": "a table of one's own, which tests/analysis/test_lab.py builds",
     r"python -m analysis study": "needs a study's runs; tests/analysis/test_study.py makes them",
     r"python -m analysis power": "needs the runs of claims; tests/analysis/test_inference.py makes them",
     r"python -m bepo\.sweep .*postgresql": "needs a database server",
