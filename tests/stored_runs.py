@@ -30,7 +30,7 @@ def nested(flat: Mapping[str, object]) -> dict:
 
 def in_block(block: int) -> dict[str, int]:
     """The settings of a run in a block: its weights, warm start and training have the block's seed."""
-    return dict.fromkeys(("seed", "policy.seed", "policy.warm_start.seed"), block)
+    return dict.fromkeys(("seed", "policy.seed", "policy.lora.seed", "policy.warm_start.seed"), block)
 
 
 def rewrite(run: Path, change: Callable[[dict], object]) -> None:

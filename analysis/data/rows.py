@@ -63,9 +63,10 @@ OBSERVATIONS = RowKey(lambda run: f"{run.method} {run['env.graph_key']}", ("env.
 def _in_block(run: Run) -> str | None:
     """Return the method or variant of a run whose weights, warm start and training have the same seed, its block's.
 
-    Pretrained weights have no seed.
+    Pretrained weights have no seed; their adapters have one.
     """
-    if run["policy.seed"] not in (run.seed, None) or run["policy.warm_start.seed"] != run.seed:
+    adapters = run["policy.lora.seed"] if run["policy.lora.rank"] else None
+    if {run["policy.seed"], adapters} - {run.seed, None} or run["policy.warm_start.seed"] != run.seed:
         return None
     return preset_of(run.config["credit"]) or _variant(run)
 
@@ -83,7 +84,7 @@ def _with_loss(run: Run) -> str | None:
     return variant and f"{variant} {loss_of(run)}"
 
 
-_SEEDS = ("policy.seed", "policy.warm_start.seed")
+_SEEDS = ("policy.seed", "policy.lora.seed", "policy.warm_start.seed")
 BASELINE = "gated_bepo"
 """The row in blocks that every other is compared with."""
 ROW_IN_BLOCKS = RowKey(_in_block, within=_SEEDS)
