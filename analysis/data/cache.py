@@ -54,6 +54,11 @@ class _Unpickler(pickle.Unpickler):
         return run
 
 
+def has(*key: object) -> bool:
+    """Return whether an answer is kept under this key."""
+    return files.has("analysis", tuple(map(str, key)))
+
+
 def load(source: Source, *key: object) -> Any:
     """Return the answer that was kept under this key, or None."""
     with suppress(OSError, ValueError, EOFError, pickle.UnpicklingError):

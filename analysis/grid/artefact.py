@@ -64,6 +64,10 @@ class Artefact:
         """Return the digest of all that it is made of."""
         return digest_of(source, (*self.studies, *self.alike), tier)
 
+    def key(self, source: Source, tier: str, allow_mixed: bool) -> tuple[object, ...]:
+        """Return what it is kept under; a picture with the folder that it is in, too."""
+        return self.kind, self.label, self.digest(source, tier), tier, allow_mixed
+
 
 def _made(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple[Studies, Table | Figure]:
     loaded = item.load(source, tier, allow_mixed)
@@ -75,8 +79,8 @@ def _made(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple
 @lru_cache(maxsize=200)
 def _table(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple[Studies, Table | Figure]:
     """Return a table and its studies, which are kept until their runs or the sources change."""
-    key = ("table", item.label, item.digest(source, tier), tier, allow_mixed)
-    return cached(lambda: _made(item, source, tier, allow_mixed), source, *key)
+    make = partial(_made, item, source, tier, allow_mixed)
+    return cached(make, source, *item.key(source, tier, allow_mixed))
 
 
 REGISTRY: dict[str, Artefact] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from analysis.data.cache import load, save
+from analysis.data.cache import has, load, save
 from analysis.data.runs import Run
 from analysis.data.sources import Source, State, state_of
 from analysis.data.studies import StudyRuns
@@ -84,7 +84,7 @@ def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False, 
     """Build an artefact at a tier; a picture is not drawn again if ``out`` has it as it was made of the same."""
     key: tuple[object, ...] = ()
     if out and item.kind == "figure":
-        key = ("picture", item.label, item.digest(source, tier), tier, allow_mixed, out.resolve())
+        key = (*item.key(source, tier, allow_mixed), out.resolve())
         kept = load(source, *key)
         if kept and kept[1] == _state(kept[0], out):
             return kept[0]
@@ -109,10 +109,17 @@ def make_folders(out: Path) -> None:
 
 
 def prepare(items: Sequence[tuple[Artefact, str]], source: Source, allow_mixed: bool, out: Path) -> None:
-    """Build each artefact at its tier, and draw the figures, on all cores. ``build`` then takes them from the cache.
+    """Build the artefacts that are not kept at their tiers, and draw the figures, on all cores.
 
-    An error is left to ``build``, which meets it again.
+    ``build`` then takes them from the cache. An error is left to ``build``, which meets it again.
     """
+
+    def is_kept(wanted: tuple[Artefact, str]) -> bool:
+        item, tier = wanted
+        place = [out.resolve()] if item.kind == "figure" else []
+        with suppress(Exception, SystemExit):
+            return has(*item.key(source, tier, allow_mixed), *place)
+        return False
 
     def keep(wanted: tuple[Artefact, str]) -> None:
         item, tier = wanted
@@ -121,10 +128,11 @@ def prepare(items: Sequence[tuple[Artefact, str]], source: Source, allow_mixed: 
             if not built.table:
                 _write(built, out)
 
-    for item, tier in items:  # runs are read once, not in every fork
+    missing = [wanted for wanted in items if not is_kept(wanted)]
+    for item, tier in missing:  # runs are read once, not in every fork
         with suppress(Exception, SystemExit):
             item.load(source, tier, allow_mixed)
-    map_in_forks(keep, items)
+    map_in_forks(keep, missing)
 
 
 def write(built: Iterable[Built], out: Path, left_out: LeftOut) -> list[Built]:

@@ -24,9 +24,9 @@ def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool =
     """
     label = path.partition("/")[0]
     tables = artefacts("table")
-    if re.fullmatch("[0-9a-f]{6,12}", label):
-        raise UserError(f"{label}: a run has no entry; python -m bepo.view {label} shows it")
     if label not in tables:
+        if re.fullmatch("[0-9a-f]{6,12}", label):
+            raise UserError(f"{label}: a run has no entry; python -m bepo.view {label} shows it")
         raise UserError(f"no table {label!r}; {_nearest(label, tables)}")
     known: dict[str, Entry] = {}
     without_runs: list[str] = []

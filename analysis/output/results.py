@@ -37,7 +37,6 @@ there. The paper tier has never run.
 _NOTE = """Success in per cent, mean ± one sample standard deviation over training seeds. In training: averaged over all
 updates. Final: the last policy on the test tasks. No advantage: the share of training transitions whose advantage is
 exactly 0, in per cent. CPU: seconds of all updates, median. The best method is in bold; no test is implied."""
-PRETRAINED = "Pretrained weights (tier desktop)"
 _ARTEFACTS = {
     "What follows": "findings",
     "Parts of Gated-BEPO": "parts",
@@ -53,7 +52,7 @@ _ARTEFACTS = {
     "Declared tests in new blocks": "next-claims",
     "Groups of eight on WebShop": "next-groups",
     "Gain and learning in new blocks": "next-order",
-    PRETRAINED: "desktop-claims",
+    "Pretrained weights (tier desktop)": "desktop-claims",
     "Pre-registered comparisons": "replication",
     "Headroom": "headroom",
     "Warm starts": "warm-starts",
@@ -61,12 +60,16 @@ _ARTEFACTS = {
 }
 
 
+_TIERS = {"desktop-claims": "desktop"}
+"""The tiers of tables that have one of their own."""
+
+
 def results(source: Source, tier: str) -> str:
     """Return the whole page."""
     parts = [_HEAD.format(tier=tier), "## Methods\n", *_methods(source, tier)]
     tables, readings = artefacts("table"), yaml.safe_load(READINGS.read_text(encoding="utf-8"))
     for title, label in _ARTEFACTS.items():
-        table = build(tables[label], source, "desktop" if title == PRETRAINED else tier).table
+        table = build(tables[label], source, _TIERS.get(label, tier)).table
         assert table is not None
         parts += [f"## {title}\n", *([readings[label]] if label in readings else []), to_markdown(table)]
     return "\n".join([*parts, "## Deviations from the plan\n", *_deviations()])

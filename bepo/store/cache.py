@@ -35,6 +35,11 @@ def load(kind: str, key: object) -> bytes | None:
     return None
 
 
+def has(kind: str, key: object) -> bool:
+    """Return whether something is kept under a key; ``load`` says whether it is whole."""
+    return _path(kind, key).exists()
+
+
 def save(kind: str, key: object, data: bytes) -> None:
     """Keep ``data`` under a key. A process that keeps something removes what was not used for 30 days, once."""
     path = _path(kind, key)

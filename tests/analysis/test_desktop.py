@@ -26,9 +26,8 @@ def write_blocks(results, rates, first, blocks, tier, study):
     speeds = {}
     for row, rate in rates.items():
         speeds[row] = rate + 0.02 * rng.standard_normal(blocks)
-    pretrained = (
-        {"policy.seed": None, "policy.lora.rank": 8} if tier == "desktop" else {}
-    )  # loaded weights have no seed
+    # loaded weights have no seed, and their adapters have the block's
+    pretrained = {"policy.seed": None, "policy.lora.rank": 8} if tier == "desktop" else {}
     write_rates(results, study, speeds, block=first, at={"model": tier, **pretrained}, tier=tier)
     return speeds
 
