@@ -44,7 +44,8 @@ def _parser() -> Parser:
     parser = Parser(prog="python -m analysis", description=__doc__, formatter_class=form)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (run, names, taken) in _COMMANDS.items():
-        add = commands.add_parser(name, help=run.__doc__, description=run.__doc__).add_argument
+        program = parser.prog if name == _BUILD else f"{parser.prog} {name}"
+        add = commands.add_parser(name, prog=program, help=run.__doc__, description=run.__doc__).add_argument
         if names:
             add("names", nargs="*", metavar=names)
         for option in taken:
@@ -103,13 +104,14 @@ def _build(options: argparse.Namespace) -> int | None:
     if not options.names and load(source, *key) == state_of(written(out)) != []:
         print(f"unchanged since the last analysis\npage:    {out / 'report.html'}")
         return 0
+    from analysis.grid.artefact import REGISTRY
     from analysis.output.explain_claim import explanations
     from analysis.output.rebuild import rebuild
 
     whole = rebuild(options.names, source, tiers, out, options.allow_mixed, commands=tuple(_COMMANDS))
     if not options.names and whole:
         save(state_of(written(out)), *key)
-        for tier in source.tiers():  # the claims are tested already: `explain` answers at once
+        for tier in REGISTRY["claims"].tiers(source.places()):  # tested already: `explain` answers at once
             explanations(source, tier, options.allow_mixed)
     return 0 if whole else 1
 

@@ -155,8 +155,12 @@ class Lines(View):
         published = f"published: {success(old, total):.3f}" if old else "published: none"
         if state.status == "complete":
             return {"completed": total, "said": f"{published}, yours: {success(read_run(run.folder.path), total):.3f}"}
-        newest = f", at update {state.updates}: {state.last['train/success']:.3f}" if state.last else ""
-        return {"completed": state.updates, "said": published + newest}
+        if not state.last:
+            return {"completed": state.updates, "said": published}
+        theirs = {row["update"]: row["train/success"] for row in old.metrics()} if old else {}
+        alone = f"{theirs[state.updates]:.3f}" if state.updates in theirs else "none"
+        newest = f"update {state.updates} alone: {alone}, yours: {state.last['train/success']:.3f}"
+        return {"completed": state.updates, "said": f"{published}; {newest}"}
 
 
 if __name__ == "__main__":

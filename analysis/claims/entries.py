@@ -1,5 +1,6 @@
 """The input of artefacts about claims: the entries of all tables of a tier, and every claim evaluated."""
 
+from collections.abc import Collection
 from functools import lru_cache
 
 from analysis.claims.verdicts import Evaluated, evaluate
@@ -31,6 +32,10 @@ class OfEntries(Artefact):
         entries = Entries({self.label: study})
         entries.by_key, entries.evaluated = by_key, evaluated
         return entries
+
+    def tiers(self, places: Collection[tuple[str, str]]) -> set[str]:
+        """Return the tiers at which a table with entries may have runs: any but those of a class of their own."""
+        return {tier for item in REGISTRY.values() if type(item) is Artefact for tier in item.tiers(places)}
 
     def digest(self, source: Source, tier: str) -> str:
         """Return the digest of all that the other tables are made of."""

@@ -21,7 +21,8 @@ from analysis.plots import style
 from analysis.plots.hover import describe
 
 ENVIRONMENTS = ("webshop", "alfworld", "sokoban")
-BASELINES = ("group", "batch", "between")
+BASELINES = {"group": "the group's others", "batch": "the batch", "between": "both, weighted best"}
+"""The means that serve as baseline in (a), with their names in the legend."""
 OF_STATES = ("shrunk_bepo", "crbc", "graphgpo", "g2po", "graphhca", "graft")
 """Estimators whose values are those of states that several trajectories share, with no gate."""
 _VISITS = "credit/visits_per_state"
@@ -72,11 +73,11 @@ def _baselines(axis: Axes) -> None:
     for number, (name, shade) in enumerate(zip(BASELINES, style.variant_colours(BASELINE, len(BASELINES)))):
         values = [around_baseline(*dials[env])[name] for env in ENVIRONMENTS]
         places = np.arange(len(ENVIRONMENTS)) + (number - 1) * width
-        axis.bar(places, values, width * 0.9, color=shade, label=name)
+        axis.bar(places, values, width * 0.9, color=shade, label=BASELINES[name])
     names = [f"{environment_name(env)}\nK = {dials[env][0]:.0f}" for env in ENVIRONMENTS]
     axis.set_xticks(range(len(ENVIRONMENTS)), names)
-    axis.set(title="Noise of the baseline", ylabel="Variance around it")
-    axis.legend(title="mean of", fontsize="small")
+    axis.set(title="Noise of the baseline", ylabel="Variance around the baseline (share)")
+    axis.legend(title="baseline: mean of", fontsize="small", title_fontsize="small")
 
 
 def _revisits(axis: Axes, runs: Sequence[Run]) -> None:
@@ -90,12 +91,11 @@ def _revisits(axis: Axes, runs: Sequence[Run]) -> None:
         (dot,) = axis.plot([visits], [success], "o", color=style.method_colour(row.split()[0]), markersize=4)
         describe(dot, [f"{row_label(row)}: {visits:.1f} visits, {success:.1f} %"])
         if row in (BASELINE, "graphgpo", "crbc", "graft", "shrunk_bepo"):
-            left = row == BASELINE
-            near, side = ((-4, 3), "right") if left else ((4, 3), "left")
+            near, side = ((-4, 3), "right") if row in (BASELINE, "graphgpo", "graft") else ((4, 3), "left")
             axis.annotate(
                 row_label(row), (visits, success), near, textcoords="offset points", fontsize="x-small", ha=side
             )
-    axis.set(title=f"Loops on {environment_name('alfworld')}", xlabel="Visits of a state", ylabel="In training (%)")
+    axis.set(title=f"Loops on {environment_name('alfworld')}", xlabel="Visits of a state in a group", ylabel="Success in training (%)")
     style.if_empty(axis, runs)
 
 

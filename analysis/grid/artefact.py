@@ -48,12 +48,9 @@ class Artefact:
         """
         return (_table if self.kind == "table" else _made)(self, source, tier, allow_mixed)
 
-    def has_content(self, tier: str, places: Collection[tuple[str, str]]) -> bool:
-        """Return whether it has something to show at a tier. ``places``: the studies and tiers that have cells.
-
-        Tables have the paper's numbers, and some figures need no runs.
-        """
-        return self.kind == "table" or not self.studies or any((study, tier) in places for study in self.studies)
+    def tiers(self, places: Collection[tuple[str, str]]) -> set[str]:
+        """Return the tiers at which its studies have cells, of ``places``: the studies and tiers that have some."""
+        return {tier for study, tier in places if study in self.studies}
 
     def entries(self, source: Source, tier: str, allow_mixed: bool = False) -> list[Entry]:
         """Build it and return the entries of a table; an empty list for a figure."""

@@ -127,6 +127,8 @@ def show(table: pd.DataFrame, number: int | None = NEWEST) -> str:
     narrow = show_table(filled, texts[filled].to_numpy().tolist(), [name for name in _BY_IMPORTANCE if name in filled])
     words = [f"{len(table)} runs: {', '.join(f'{n} {status}' for status, n in counts.items())}"]
     words += [f"the newest {len(shown)} are shown, yours first; --all shows all"] * (len(shown) < len(table))
+    if "differs" in filled and "differs" not in narrow:
+        words.append("differs: settings that most runs of the same tier, environment, method and model have otherwise")
     words += [f"too narrow for {', '.join(narrow)}"] * bool(narrow)
     return "\n".join(words)
 

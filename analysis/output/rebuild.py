@@ -1,5 +1,6 @@
 """Build the requested artefacts, write them, and print a summary."""
 
+import itertools
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -28,8 +29,9 @@ def rebuild(
 ) -> bool:
     """Write the artefacts with these labels at these tiers; without labels all of them, the page and the macros.
 
-    The page shows every tier that has runs. Figures whose studies have no cells are drawn at the main tier alone; those
-    that an earlier analysis left at another tier are removed. What cannot be made is left out with a line; returns
+    The page shows every tier that has runs, each with what these runs are shown in; what has no runs at any tier is
+    made at the main tier. A single tier also has all tables, and the figures that need no runs: its paper can be made.
+    What an earlier analysis left at another tier is removed. What cannot be made is left out with a line; returns
     whether everything was made. Raises ``UserError`` for an unknown label, where the message lists ``commands`` beside
     the labels, and if nothing could be made.
     """
@@ -44,9 +46,12 @@ def rebuild(
     wanted: list[tuple[Artefact, str]] = []
     order = sorted(every, key=TIERS.index, reverse=True)
     for tier in sorted(order, key=lambda tier: bool(labels) and tier != main):  # named artefacts: the main tier first
-        shown = labels or [label for label, item in known.items() if tier == main or item.has_content(tier, places)]
+        shown = labels
         if not labels:
-            _remove_figures(known.keys() - shown, tier, out)
+            with_runs = {label for label, item in known.items() if tier in (item.tiers(places) or [main])}
+            whole = {label for label, item in known.items() if item.kind == "table" or not item.studies}
+            shown = [label for label in known if label in with_runs | (whole if [tier] == [*tiers] else set())]
+            _remove(known.keys() - shown, tier, out)
         wanted += [(known[label], tier) for label in dict.fromkeys(shown)]
     prepare([(item, tier) for item, tier in wanted if not isinstance(item, OfEntries)], source, allow_mixed, out)
     built, left_out = [], LeftOut()
@@ -66,7 +71,8 @@ def rebuild(
             write_macros(built, out)
         report = out / "report.html"
         with left_out.of(str(report)):
-            claims = {tier: evaluated_claims(source, tier, allow_mixed) for tier in trained}
+            judged = {item.tier for item in built if isinstance(known[item.label], OfEntries)}
+            claims = {tier: evaluated_claims(source, tier, allow_mixed) for tier in trained if tier in judged}
             listed = newest(ledger(source.results), number=None)
             own = [run for run in source.runs() if not run.published]
             text = page.render(built, trained, source.label, claims, listed, own, out, main)
@@ -75,9 +81,9 @@ def rebuild(
     return not left_out.problems
 
 
-def _remove_figures(labels: Iterable[str], tier: str, out: Path) -> None:
-    for label in labels:
-        for path in (out / "figures").glob(f"{label}.{tier}.*"):
+def _remove(labels: Iterable[str], tier: str, out: Path) -> None:
+    for folder, label in itertools.product(("tables", "figures"), labels):
+        for path in (out / folder).glob(f"{label}.{tier}.*"):
             path.unlink()
 
 

@@ -217,7 +217,9 @@ def _ask_hub(path: str) -> None:
     try:
         HfApi().model_info(path, timeout=10)
     except Exception as error:  # any type: no network, no such name, no permission
-        raise _unusable(path, "not a folder with a checkpoint, and not available on the model hub", error) from error
+        advice = f"where there is a network: hf download {path}; python -m bepo.doctor says what this machine has"
+        why = f"not a folder with a checkpoint, and not available on the model hub; {advice}"
+        raise _unusable(path, why, error) from error
 
 
 def _unusable(path: str, why: str, error: Exception) -> UserError:

@@ -1,4 +1,4 @@
-"""Estimates of how long missing runs take, from earlier runs of the same kind on this machine or from constants."""
+"""Estimates of how long missing runs take, from earlier updates of the same kind on this machine or from constants."""
 
 from __future__ import annotations
 
@@ -45,14 +45,15 @@ class TimeEstimate:
 
     seconds: float  # of one worker
     gpus: int  # 0 on a CPU
-    measured: bool  # whether from earlier runs; otherwise from constants
+    measured: bool  # whether from earlier updates; otherwise from constants
 
 
 class Throughput:
     """Seconds per update of earlier runs with the same backend, tier, environment and model.
 
-    Runs of the same estimator are used if there are any, or else those with or without a critic. The seconds are CPU
-    seconds for runs on a CPU of this machine's model, and wall-clock seconds for runs on GPUs. ``corrupt`` has the
+    Runs of the same estimator are used if there are any, or else those with or without a critic, or else the updates
+    that the run itself has made. The seconds are CPU seconds for runs on a CPU of this machine's model, and wall-clock
+    seconds for runs on GPUs and for the run itself. ``corrupt`` has the
     problems of damaged runs by run ID; these runs are not used.
     """
 
@@ -82,10 +83,12 @@ class Throughput:
         made = 0 if whole else run.progress().updates
         updates = max(config.updates, 1) - made  # an evaluation counts as an update
         at_paper = config.tier == "paper"
+        gpus = config.backend.world_size if at_paper else 0
         for kind in _kinds(_kind_settings(run), config.credit.needs_critic):
             if kind in self._seconds:
-                gpus = config.backend.world_size if at_paper else 0
                 return TimeEstimate(updates * median(self._seconds[kind]), gpus, measured=True)
+        if made and (rows := run.folder.rows("metrics")):
+            return TimeEstimate(updates * seconds_of_updates(rows) / len(rows), gpus, measured=True)
         if at_paper:
             seconds, gpus = PAPER_COST.get((config.env.name, config.model), (226.0, 2))
             return TimeEstimate(updates * seconds, gpus, measured=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,7 @@ def _check_sweep(config: DictConfig) -> None:
         if (size := sweeper.max_batch_size) is not None and size < 1:
             raise UserError(f"hydra.sweeper.max_batch_size={size}: must be at least 1, or null")
         check_grid(_overrides(config))
+        _say_same_trainings(config)
         return
     checked_directions(_objectives(config), sweeper)
     checked_trials(sweeper)
@@ -114,6 +115,19 @@ def _check_sweep(config: DictConfig) -> None:
     space, _ = search_space(_overrides(config))
     if not space and not sweeper.custom_search_space:
         raise UserError("nothing is searched: no override has a choice, range or interval")
+
+
+def _say_same_trainings(config: DictConfig) -> None:
+    """Say which swept settings of the estimator have no effect, as the plan of a study does."""
+    from bepo.sweep.plan import plan_runs, same_trainings
+    from bepo.sweep.studies import PlannedStudy
+
+    if not any(name.startswith("credit.") for name in _swept(config)):
+        return
+    cells = PlannedStudy(config.hydra.job.config_name, config, list(config.hydra.overrides.task))
+    with suppress(UserError):  # Hydra names the cell that does not compose when its turn comes
+        for line in same_trainings(plan_runs([cells])):
+            print(f"NO EFFECT  {line}", file=sys.stderr)
 
 
 def _swept(config: DictConfig) -> list[str]:

@@ -29,7 +29,9 @@ def format_plan(
     unfinished = [run for run in runs if states[run.id].status in ("partial", "missing")]
     n_cells = sum(len(run.cells) for run in runs)
     lines = [*rows, *_study_rows(runs, states)]
-    lines.append(f"\n{n_cells} cells are {len(runs)} runs (a shared run is trained once); {len(unfinished)} to do")
+    are = "1 cell is" if n_cells == 1 else f"{n_cells} cells are"
+    shared = f"{len(runs)} run{'s' * (len(runs) != 1)}{' (a shared run is trained once)' * (n_cells > len(runs))}"
+    lines.append(f"\n{are} {shared}; {len(unfinished)} to do")
     if unfinished:
         lines.append(format_time([throughput.estimate(run) for run in unfinished], jobs))
     return "\n".join([*lines, *_problems(runs, states, throughput, unfinished)])
@@ -77,7 +79,7 @@ def format_time(estimates: Sequence[TimeEstimate], jobs: int) -> str:
     """Return the time that runs will take, ``jobs`` at a time, given an estimate for each."""
     total = sum(e.seconds for e in estimates)
     measured = sum(e.measured for e in estimates)
-    basis = f"{measured} of {len(estimates)} from earlier runs" if measured else "from constants, nothing measured yet"
+    basis = f"{measured} of {len(estimates)} from earlier updates" if measured else "from constants, nothing measured yet"
     gpu_hours = sum(e.seconds * e.gpus for e in estimates) / 3600
     gpus = f", {gpu_hours:.0f} GPU-hours" if gpu_hours else ""
     return f"about {format_duration(total / jobs)} with {jobs} at a time{gpus} ({basis})"

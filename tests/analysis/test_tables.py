@@ -335,17 +335,25 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
     assert "(tier laptop)" in capsys.readouterr().out
 
 
-def test_figures_without_runs_are_drawn_at_the_main_tier_alone(results):
-    places = Source(results).places()
-    drawn = {tier: {k for k, v in artefacts("figure").items() if v.has_content(tier, places)} for tier in TIERS}
-    need_none = {label for label, item in artefacts("figure").items() if not item.studies}
-    assert drawn["smoke"] == drawn["desktop"] == need_none < drawn["laptop"] < artefacts("figure").keys()
-    assert all(item.has_content("smoke", places) for item in artefacts("table").values())
+@pytest.mark.slow
+def test_a_tier_has_what_shows_its_runs_and_a_single_tier_all_that_needs_none(results, tmp_path, monkeypatch):
+    """The second analysis removes what the first left at a tier, and the third makes it again."""
+    write_run(results, "gate_thresholds", {"env.name": "webshop", "credit.name": "gated_bepo"}, ((1, 0),), tier="smoke")
+    with_runs = {"laptop": {"sokoban-main"}, "smoke": {"gate-ablation"}}
+    whole = {"sokoban-main", "gate-ablation", "lab-bias", "desktop-claims", "method-overview"}
+    known = artefacts()
+    monkeypatch.setattr("analysis.output.rebuild.artefacts", lambda: {label: known[label] for label in sorted(whole)})
+    without = {"laptop": whole - {"gate-ablation"}, "smoke": with_runs["smoke"]}
+    for tier, expected in (("smoke", without | {"smoke": whole}), ("", without), ("laptop", without | {"laptop": whole})):
+        options = ["--tier", tier] if tier else []
+        assert main([*options, "--results", str(results), "--source", "local", "--out", str(tmp_path / "out")]) == 0
+        names = {tuple(path.name.split(".")[:2]) for path in (tmp_path / "out").glob("*/*")}
+        assert names == {(label, tier) for tier, labels in expected.items() for label in labels}
 
 
 def test_a_figure_without_runs_that_an_earlier_analysis_left_at_another_tier_is_removed(results, tmp_path, monkeypatch):
     places = Source(results).places()
-    label, item = next((k, v) for k, v in artefacts("figure").items() if not v.has_content("laptop", places))
+    label, item = next((k, v) for k, v in artefacts("figure").items() if v.studies and "laptop" not in v.tiers(places))
     monkeypatch.setattr("analysis.output.rebuild.artefacts", lambda: {label: item})
     (tmp_path / "figures").mkdir()
     left = tmp_path / "figures" / f"{label}.smoke.png"

@@ -92,6 +92,12 @@ def test_equal_cells_of_a_multirun_are_one_run(tmp_path):
     assert read_run(path.parent).config["seed"] == 3
 
 
+def test_a_multirun_names_cells_that_train_the_same(tmp_path):
+    settings = ("-m", *ONE, "updates=1", f"results={tmp_path}", "credit=gated_bepo", "hydra/launcher=basic")
+    code, _, err = run(*settings, "credit.n_min=1,2")
+    assert code == 0 and "NO EFFECT  credit.n_min=1 and 2 train the same: credit.b_min=2" in err, err
+
+
 SEARCH = (*OPTUNA, "hydra.sweeper.study_name=plain", "hydra.sweeper.direction=maximize")
 
 

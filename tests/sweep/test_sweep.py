@@ -96,7 +96,7 @@ def test_killed_and_shared_every_cell_is_done_once(tmp_path):
 
     runs = plan_runs([compose_study(GRID[0], [*GRID[1:], f"results={tmp_path}"])])
     text = format_plan(runs, {r.id: r.progress() for r in runs}, Throughput(tmp_path), jobs=1, cells=True)
-    assert "4 cells are 4 runs (a shared run is trained once); 0 to do" in text
+    assert "4 cells are 4 runs; 0 to do" in text
     assert text.count(" complete  ") == 5  # a row a cell, and the column's title
 
 
@@ -250,6 +250,11 @@ def test_estimates_prefer_the_nearest_runs(tmp_path):
     assert estimates("large")["gigpo"] == (200.0, True) and estimates("small") == after
     recorded("g", "ppo", 70.0)
     assert estimates("small") == after | {"ppo": (140.0, True)}
+    begun = next(r for r in runs if r.config.credit.name == "ppo" and r.config.model == "large")
+    with begun.folder.locked():
+        begun.folder.start({}, {"started": "now"})
+        begun.folder.append("metrics", *({"update": u, "cpu/update": 1.0, "time/update": 30.0} for u in range(5)))
+    assert estimates("large")["ppo"] == (15 * 30.0, True)  # what the run itself took
     assert list(Throughput(tmp_path).corrupt) == ["d"] and "config.json: changed" in Throughput(tmp_path).corrupt["d"]
 
 
