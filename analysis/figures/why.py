@@ -95,7 +95,11 @@ def _revisits(axis: Axes, runs: Sequence[Run]) -> None:
             axis.annotate(
                 row_label(row), (visits, success), near, textcoords="offset points", fontsize="x-small", ha=side
             )
-    axis.set(title=f"Loops on {environment_name('alfworld')}", xlabel="Visits of a state in a group", ylabel="Success in training (%)")
+    axis.set(
+        title=f"Loops on {environment_name('alfworld')}",
+        xlabel="Visits of a state in a group",
+        ylabel="Success in training (%)",
+    )
     style.if_empty(axis, runs)
 
 

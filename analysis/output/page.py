@@ -26,6 +26,8 @@ _FOLDER = FileSystemLoader(Path(__file__).parent)
 _TABLES = {"text": "in-text"}  # the table that shows reported/text.csv
 FIRST = "declared-claims"
 """What the first page shows."""
+PRETRAINED = "desktop-claims"
+"""What the first page sums up in a sentence."""
 _REST = Page("more", "More", "What does not belong to one of these questions?", ())
 _DOCS = {"README": "README.md", "tutorial": "docs/tutorial.md", "findings": "docs/findings.md"}
 _DOCS |= {"declared claims": "docs/claims.md", "all docs": "docs/index.md"}
@@ -55,8 +57,8 @@ def render(
     html.globals |= {"title": title_of, "number": number_of, "environment": environment_name, "method_name": name_of}
     html.globals |= {"shown": _shown, "numbers": _numbers, "sortable": _sortable}
     html.globals |= {"tall": lambda table: len(table.rows) > _TALL, "of_yours": _of_yours}
-    # without studies all tiers are the same
-    items = [item for item in built if item.studies or item.tier == built[0].tier]
+    fixed = {item.label: item for item in built if not item.studies}  # equal at all tiers
+    items = [item for item in built if item.studies or item is fixed[item.label]]
     about = {(item.label, item.tier): subject(item) for item in items}
     answers = [_answer(tier, evaluated, items) for tier, evaluated in (claims or {}).items()]
     named = {name for topic in about.values() for name in topic.methods}
@@ -74,6 +76,7 @@ def render(
         about=about,
         environments=sorted({name for topic in about.values() for name in topic.environments}),
         first=[item for item in items if item.label == FIRST],
+        pretrained=[item for item in items if item.label == PRETRAINED and item.runs],
         pages=_pages(items),
         own=[] if own is None else own.to_dict("records"),
         links=_links(out),

@@ -72,7 +72,8 @@ def _judged(test: DeclaredTest, runs: Sequence[Run], tier: str, early: bool) -> 
     blocks, difference = f"{len(judged.points)} of {judged.asked}", judged.contrast.text()
     if judged.is_decided:
         return [blocks, difference, f"{judged.contrast.lower_bound():.1f}", judged.verdict]
-    return [blocks, difference if early else "–", "–", NOT_JUDGED if tier == "smoke" else "not run"]
+    some = tier == "smoke" or len(judged.points)
+    return [blocks, difference if early else "–", "–", NOT_JUDGED if some else "not run"]
 
 
 class BesideTiny(Artefact):
@@ -99,7 +100,7 @@ def desktop_claims(studies: Studies) -> Table:
         cells = _judged(test.test, runs, studies.tier, early=True)
         rows.append([f"{row_label(test.more)} over {row_label(test.less)}", *cells, f"{before[1]} ({before[0]})"])
     order, speeds = _order(parts["order"], runs, tiny)
-    told = [f"{len(order)} of {len(parts['order'].methods)} methods", "–", "–", "not run", "–"]
+    told = [f"{len(order)} of {len(parts['order'].methods)} methods", "–", "–", NOT_JUDGED if runs else "not run", "–"]
     if len(order) >= parts["order"].least_methods and studies.tier != "smoke":
         correlation = Correlation.of(list(order.values()), [speeds[row] for row in order])
         told[1:4] = correlation.text, "–", "carries over" if correlation.is_positive else "not shown"
@@ -119,6 +120,11 @@ def desktop_claims(studies: Studies) -> Table:
         ],
         used=runs,
         left=1,
+        facts={
+            "desktop/said": "; ".join(
+                f"{test} {gap} in {blocks} blocks: {verdict}" for test, blocks, gap, _, verdict, _ in rows
+            )
+        },
     )
 
 

@@ -37,12 +37,14 @@ def test_a_test_is_judged_once_beside_the_tiny_model(blocks, tmp_path):
     rates = {"grpo": 0.3, "gated_bepo": 0.4, "shrunk_bepo": 0.4}
     own = write_blocks(tmp_path, rates, 300, blocks, "desktop", "desktop")
     tiny = write_blocks(tmp_path, rates, 100, 6, "laptop", "blocks")
-    gated, shrunk, order = texts(table_of(tmp_path, "desktop-claims", "desktop"))
+    table = table_of(tmp_path, "desktop-claims", "desktop")
+    gated, shrunk, order = texts(table)
     assert gated[1] == f"{blocks} of 6" and gated[2] == interval_text(100 * (own["gated_bepo"] - own["grpo"]))
-    verdicts = ["not run", "not run"] if blocks < 6 else ["holds", "not shown"]
+    verdicts = ["not judged", "not judged"] if blocks < 6 else ["holds", "not shown"]
     assert [gated[4], shrunk[4]] == verdicts
     assert gated[5] == f"{interval_text(100 * (tiny['gated_bepo'] - tiny['grpo']))} (6 of 16)"
-    assert order[1:] == ["3 of 11 methods", "–", "–", "not run", "–"]  # at least six
+    assert f"Gated-BEPO over GRPO {gated[2]} in {blocks} of 6 blocks: {gated[4]}; " in table.facts["desktop/said"]
+    assert order[1:] == ["3 of 11 methods", "–", "–", "not judged", "–"]  # at least six
 
 
 def test_a_new_run_of_the_tiny_model_changes_the_table(tmp_path):
@@ -61,7 +63,7 @@ def test_the_order_is_judged_over_methods_with_three_blocks(blocks, tmp_path):
     tiny = write_blocks(tmp_path, rates, 100, 6, "laptop", "blocks")
     order = texts(table_of(tmp_path, "desktop-claims", "desktop"))[-1]
     if blocks < 3:
-        assert order[1:] == ["0 of 11 methods", "–", "–", "not run", "–"]
+        assert order[1:] == ["0 of 11 methods", "–", "–", "not judged", "–"]
         return
     expected = stats.spearmanr(*([np.mean(speeds[row]) for row in METHODS] for speeds in (own, tiny))).statistic
     assert order[1] == "11 of 11 methods" and order[2].startswith(f"{expected:.2f} [") and order[4] == "carries over"

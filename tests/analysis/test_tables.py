@@ -17,7 +17,7 @@ from analysis.output.build import build
 from analysis.output.latex import to_latex
 from analysis.output.text import statistics, to_csv, to_markdown
 from bepo.credit import estimators
-from bepo.runs.config import METHOD_VERSION, TIERS
+from bepo.runs.config import METHOD_VERSION
 from bepo.sweep.studies import study_names
 from tests.stored_runs import in_block, write_run
 from tests.tables import artefact_of as table
@@ -338,17 +338,24 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
 @pytest.mark.slow
 def test_a_tier_has_what_shows_its_runs_and_a_single_tier_all_that_needs_none(results, tmp_path, monkeypatch):
     """The second analysis removes what the first left at a tier, and the third makes it again."""
-    write_run(results, "gate_thresholds", {"env.name": "webshop", "credit.name": "gated_bepo"}, ((1, 0),), tier="smoke")
-    with_runs = {"laptop": {"sokoban-main"}, "smoke": {"gate-ablation"}}
-    whole = {"sokoban-main", "gate-ablation", "lab-bias", "desktop-claims", "method-overview"}
+    write_run(
+        results, "gate_thresholds", {"env.name": "webshop", "credit.name": "gated_bepo"}, ((1, 0),), tier="desktop"
+    )
+    write_run(results, "blocks", in_block(100), ((1, 0),))  # so the main tier is the lower one
+    without = {"lab-bias", "method-overview"}  # no study
+    whole = {"sokoban-main", "gate-ablation", "desktop-claims", *without}
     known = artefacts()
     monkeypatch.setattr("analysis.output.rebuild.artefacts", lambda: {label: known[label] for label in sorted(whole)})
-    without = {"laptop": whole - {"gate-ablation"}, "smoke": with_runs["smoke"]}
-    for tier, expected in (("smoke", without | {"smoke": whole}), ("", without), ("laptop", without | {"laptop": whole})):
-        options = ["--tier", tier] if tier else []
-        assert main([*options, "--results", str(results), "--source", "local", "--out", str(tmp_path / "out")]) == 0
+    shown = {"laptop": whole - {"gate-ablation"}, "desktop": {"gate-ablation"}}
+    for tier in ("desktop", "", "laptop"):
+        options = ["--tier", tier] * bool(tier) + ["--source", "local", "--results", str(results)]
+        assert main([*options, "--out", str(tmp_path / "out")]) == 0
         names = {tuple(path.name.split(".")[:2]) for path in (tmp_path / "out").glob("*/*")}
-        assert names == {(label, tier) for tier, labels in expected.items() for label in labels}
+        expected = {(label, t) for t, labels in (shown | ({tier: whole} if tier else {})).items() for label in labels}
+        assert names == expected
+        page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+        articles = re.findall(r'<article[^>]* id="([\w-]*)\.', page)
+        assert sorted(articles) == sorted([*without, *(label for label, _ in expected if label not in without)])
 
 
 def test_a_figure_without_runs_that_an_earlier_analysis_left_at_another_tier_is_removed(results, tmp_path, monkeypatch):

@@ -129,7 +129,10 @@ def test_weights_that_the_hub_lacks_are_not_downloaded(monkeypatch):
         from_pretrained = pytest.fail
 
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", refuse)
-    with pytest.raises(UserError, match=r"policy.path='no/model': not a folder .* model hub; .* hf download no/model; .* \(nobody there\)"):
+    with pytest.raises(
+        UserError,
+        match=r"policy.path='no/model': not a folder .* model hub; .* hf download no/model; .* \(nobody there\)",
+    ):
         load_pretrained(Part, "no/model")
 
 
