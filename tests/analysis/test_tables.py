@@ -346,6 +346,7 @@ def test_a_tier_has_what_shows_its_runs_and_a_single_tier_all_that_needs_none(re
     whole = {"sokoban-main", "gate-ablation", "desktop-claims", *without}
     known = artefacts()
     monkeypatch.setattr("analysis.output.rebuild.artefacts", lambda: {label: known[label] for label in sorted(whole)})
+    monkeypatch.setattr("analysis.output.explain_claim.explanations", lambda *_: None)  # needs all tables
     shown = {"laptop": whole - {"gate-ablation"}, "desktop": {"gate-ablation"}}
     for tier in ("desktop", "", "laptop"):
         options = ["--tier", tier] * bool(tier) + ["--source", "local", "--results", str(results)]
