@@ -61,14 +61,6 @@ class Verdict:
         """The deciding inequality: the nearest to failing, or, if the claim fails, the clearest failure."""
         return self.tested and deciding(self.tested)
 
-    @property
-    def decided_by(self) -> str:
-        """The deciding inequality as text; empty if the claim is a single difference, which its sentence names."""
-        if self.deciding is None or self.tested is None:
-            return ""
-        inequality = self.deciding.inequality
-        return str(inequality) if self.tested.parts or not inequality.is_difference else ""
-
 
 def deciding(tested: Outcome) -> Estimated:
     """Return the deciding inequality: the nearest to failing, or, if the claim fails, the clearest failure."""
