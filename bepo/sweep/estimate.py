@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -15,6 +16,7 @@ from bepo.runs.machine import cpu_model
 from bepo.runs.metrics import seconds_of_updates
 from bepo.store.files import Corrupt
 from bepo.store.run_files import StoredRun, read_run
+from bepo.store.runs import RunFolder
 from bepo.sweep.plan import PlannedRun
 
 # Seconds per update, and GPUs, of a run at tier=paper. ALFWorld with the small model is from the paper's runtime
@@ -52,7 +54,7 @@ class Throughput:
     """Seconds per update of earlier runs with the same backend, tier, environment and model.
 
     Runs of the same estimator are used if there are any, or else those with or without a critic, or else the updates
-    that the run itself has made. The seconds are CPU seconds for runs on a CPU of this machine's model, and wall-clock
+    that the run itself had made. The seconds are CPU seconds for runs on a CPU of this machine's model, and wall-clock
     seconds for runs on GPUs and for the run itself. ``corrupt`` has the
     problems of damaged runs by run ID; these runs are not used.
     """
@@ -61,8 +63,14 @@ class Throughput:
         self._seconds: dict[tuple, list[float]] = defaultdict(list)
         self._cpu = cpu_model()
         self.corrupt: dict[str, str] = {}
+        self._begun: dict[str, float] = {}  # by ID of a run that was begun before
         for path in (results / "runs").glob("*/run.json"):
             self.add(path.parent)
+        for path in (results / "runs").glob("*/metrics.jsonl"):
+            folder = RunFolder(results, path.parent.name)
+            with suppress(Corrupt):
+                if not folder.is_complete and (rows := folder.rows("metrics")):
+                    self._begun[folder.id] = seconds_of_updates(rows) / len(rows)
 
     def add(self, folder: Path) -> None:
         """Add a complete run, unless it was trained on a CPU of another model."""
@@ -87,8 +95,8 @@ class Throughput:
         for kind in _kinds(_kind_settings(run), config.credit.needs_critic):
             if kind in self._seconds:
                 return TimeEstimate(updates * median(self._seconds[kind]), gpus, measured=True)
-        if made and (rows := run.folder.rows("metrics")):
-            return TimeEstimate(updates * seconds_of_updates(rows) / len(rows), gpus, measured=True)
+        if run.id in self._begun:
+            return TimeEstimate(updates * self._begun[run.id], gpus, measured=True)
         if at_paper:
             seconds, gpus = PAPER_COST.get((config.env.name, config.model), (226.0, 2))
             return TimeEstimate(updates * seconds, gpus, measured=False)

@@ -6,9 +6,12 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from bepo.core.errors import say
+from bepo.runs.metrics import seconds_of_updates
+from bepo.store.files import Corrupt
 from bepo.store.runs import Progress
 from bepo.sweep.estimate import Throughput, TimeEstimate
 from bepo.sweep.outcome import GridOutcome
@@ -79,7 +82,9 @@ def format_time(estimates: Sequence[TimeEstimate], jobs: int) -> str:
     """Return the time that runs will take, ``jobs`` at a time, given an estimate for each."""
     total = sum(e.seconds for e in estimates)
     measured = sum(e.measured for e in estimates)
-    basis = f"{measured} of {len(estimates)} from earlier updates" if measured else "from constants, nothing measured yet"
+    basis = (
+        f"{measured} of {len(estimates)} from earlier updates" if measured else "from constants, nothing measured yet"
+    )
     gpu_hours = sum(e.seconds * e.gpus for e in estimates) / 3600
     gpus = f", {gpu_hours:.0f} GPU-hours" if gpu_hours else ""
     return f"about {format_duration(total / jobs)} with {jobs} at a time{gpus} ({basis})"
@@ -208,11 +213,11 @@ class View:
         """
         took = expected = 0.0
         for worker in workers:
-            made = worker.run.progress(hashed=False).updates - self._made.get(worker.run.id, 0)
-            if made > 0:
-                whole = self.throughput.estimate(worker.run, whole=True).seconds
-                took += time.monotonic() - worker.started
-                expected += whole * made / max(worker.run.config.updates, 1)
+            whole = self.throughput.estimate(worker.run, whole=True).seconds
+            with suppress(Corrupt):  # the run fails with this error itself
+                made = worker.run.folder.rows("metrics")[self._made.get(worker.run.id, 0) :]
+                took += seconds_of_updates(made)
+                expected += whole * len(made) / max(worker.run.config.updates, 1)
         return took / expected if expected else 1.0
 
     def _erase(self) -> None:

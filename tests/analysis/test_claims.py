@@ -257,7 +257,9 @@ def test_what_the_paper_prints_of_the_inequality_that_decides_is_at_hand(tmp_pat
         all_entries()["main-results", method, "1.5B", "webshop/success"].value.mean
         for method in ("gated_bepo", "hgpo", "rloo")
     )
-    assert str(found.runs.deciding.inequality) == "ours > rloo" and found.counterpart.value == pytest.approx(ours - rloo)
+    assert str(found.runs.deciding.inequality) == "ours > rloo" and found.counterpart.value == pytest.approx(
+        ours - rloo
+    )
     assert found.printed.worst.value == pytest.approx(ours - hgpo)
 
 

@@ -1,5 +1,6 @@
 """Planning and running sets of studies, through the real command: sharing, resume, crashes, two at once."""
 
+import io
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -26,7 +28,8 @@ from bepo.sweep import composition, studies
 from bepo.sweep.__main__ import _jobs, main
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.plan import plan_runs
-from bepo.sweep.show import format_plan
+from bepo.sweep.pool import Worker
+from bepo.sweep.show import View, format_plan
 from bepo.sweep.studies import compose_study
 from tests.command import SMALLEST, Command, rows, with_rows, writers
 
@@ -255,6 +258,18 @@ def test_estimates_prefer_the_nearest_runs(tmp_path):
         begun.folder.start({}, {"started": "now"})
         begun.folder.append("metrics", *({"update": u, "cpu/update": 1.0, "time/update": 30.0} for u in range(5)))
     assert estimates("large")["ppo"] == (15 * 30.0, True)  # what the run itself took
+
+    shown = io.StringIO()
+    view = View(Throughput(tmp_path), 1, 1, out=shown)
+    worker = Worker(begun, SimpleNamespace(exitcode=None), started=time.monotonic() - 900)
+    view.started(worker)
+    view.last_total -= 100
+    view.draw([worker], [], 0)
+    begun.folder.append("metrics", *({"update": u, "time/update": 90.0} for u in range(5, 10)))  # slower now
+    view.last_total -= 100
+    view.draw([worker], [], 0)
+    first, last = (line.rpartition(", ")[2] for line in shown.getvalue().splitlines()[1:])
+    assert (first, last) == ("about 7 min 30 s left", "about 15 min 00 s left")  # 15 updates of 30 s, 10 of 90
     assert list(Throughput(tmp_path).corrupt) == ["d"] and "config.json: changed" in Throughput(tmp_path).corrupt["d"]
 
 
