@@ -46,11 +46,11 @@ def rebuild(
     wanted: list[tuple[Artefact, str]] = []
     order = sorted(every, key=TIERS.index, reverse=True)
     for tier in sorted(order, key=lambda tier: bool(labels) and tier != main):  # named artefacts: the main tier first
-        shown = labels
+        chosen = {label for label, item in known.items() if tier in (item.tiers(places) or [main])}
+        if [tier] == [*tiers]:
+            chosen |= {*labels} or {label for label, item in known.items() if item.kind == "table" or not item.studies}
+        shown = [label for label in labels or known if label in chosen]
         if not labels:
-            with_runs = {label for label, item in known.items() if tier in (item.tiers(places) or [main])}
-            whole = {label for label, item in known.items() if item.kind == "table" or not item.studies}
-            shown = [label for label in known if label in with_runs | (whole if [tier] == [*tiers] else set())]
             _remove(known.keys() - shown, tier, out)
         wanted += [(known[label], tier) for label in dict.fromkeys(shown)]
     prepare([(item, tier) for item, tier in wanted if not isinstance(item, OfEntries)], source, allow_mixed, out)

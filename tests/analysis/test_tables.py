@@ -336,7 +336,7 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
 
 
 @pytest.mark.slow
-def test_a_tier_has_what_shows_its_runs_and_a_single_tier_all_that_needs_none(results, tmp_path, monkeypatch):
+def test_a_tier_has_what_shows_its_runs_and_a_single_tier_all_that_needs_none(results, tmp_path, monkeypatch, capsys):
     """The second analysis removes what the first left at a tier, and the third makes it again."""
     write_run(
         results, "gate_thresholds", {"env.name": "webshop", "credit.name": "gated_bepo"}, ((1, 0),), tier="desktop"
@@ -357,6 +357,10 @@ def test_a_tier_has_what_shows_its_runs_and_a_single_tier_all_that_needs_none(re
         page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
         articles = re.findall(r'<article[^>]* id="([\w-]*)\.', page)
         assert sorted(articles) == sorted([*without, *(label for label, _ in expected if label not in without)])
+    capsys.readouterr()
+    assert main(["gate-ablation", "--results", str(results), "--source", "local", "--out", str(tmp_path / "out")]) == 0
+    out = capsys.readouterr().out
+    assert "gate-ablation (tier desktop)" in out and "(tier laptop)" not in out
 
 
 def test_a_figure_without_runs_that_an_earlier_analysis_left_at_another_tier_is_removed(results, tmp_path, monkeypatch):
