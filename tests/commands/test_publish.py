@@ -18,7 +18,7 @@ from bepo.store.archive import read_archive, write_archive
 from bepo.store.files import digest_of_file
 from bepo.store.folders import digests_of_folder, seal_folder
 from bepo.store.json_files import read_sealed, with_digest, write_sealed
-from bepo.store.published import TRIALS, PublishedRuns
+from bepo.store.published import PUBLISHED, TRIALS, PublishedRuns
 from bepo.store.run_files import RUN, read_run
 from bepo.store.runs import run_id
 from bepo.sweep import plan
@@ -250,6 +250,13 @@ def test_of_many_warm_starts_four_are_kept_and_the_others_are_known_by_their_dig
     shutil.rmtree(kept)
     capsys.readouterr()
     assert publish.main(arguments) == 2 and kept.name in capsys.readouterr().err
+
+
+def test_every_block_of_pretrained_weights_has_its_warm_start():
+    """All methods of a block begin with equal weights on any kind of CPU, as paper/desktop.yaml declares."""
+    published = PublishedRuns(PUBLISHED / "desktop")
+    named = {published.run(run).metadata["warm_start"]["name"] for run in published.ids()}
+    assert named == {path.name for path in published.warm_starts()}
 
 
 def test_a_run_from_another_warm_start_is_left_out(warm_started, tmp_path, capsys):
