@@ -183,9 +183,9 @@ def read_warm_start(folder: Path) -> None:
 
 
 def _is_kept(run: StoredRun) -> bool:
-    """Return whether a run's warm start is published: all of tier desktop, as paper/desktop.yaml declares.
+    """Return whether a run's warm start is published.
 
-    Of the others the first four of each hundred seeds of warm starts.
+    Tier desktop keeps all, as paper/desktop.yaml declares. The other tiers keep the first four of each hundred seeds.
     """
     start = run.config["policy"].get("warm_start")
     return start is None or run.config["tier"] == "desktop" or start["seed"] % 100 < 4
