@@ -151,6 +151,26 @@ def test_one_page_is_shown_and_a_link_opens_the_page_of_its_target(browser):
         browser.wait("!document.getElementById('overview').hidden")
 
 
+@at_the_desk
+def test_a_link_to_another_tier_than_the_chosen_one_shows_all_tiers(browser):
+    table, chosen = (
+        "document.getElementById('main-results.laptop')",
+        "document.querySelector('input[name=tier]:checked')",
+    )
+    try:
+        browser.evaluate(f"{table}.dataset.tier = 'desktop'")
+        choose(browser, "env", "")
+        assert browser.evaluate(f"{table}.hidden") and browser.evaluate(f"{chosen}.value") == "laptop"
+        browser.evaluate("location.hash = '#main-results.laptop'")
+        browser.wait(f"!{table}.hidden")
+        assert browser.evaluate(f"{chosen}.value") == "all" and shown_page(browser) == ["methods"]
+    finally:
+        browser.evaluate(f"{table}.dataset.tier = 'laptop'")
+        browser.evaluate("document.querySelector('input[name=tier][value=laptop]').click()")
+        browser.evaluate("location.hash = ''")
+        browser.wait("!document.getElementById('overview').hidden")
+
+
 def test_the_first_page_says_whose_the_runs_are_and_leads_on(browser):
     first = browser.evaluate("document.getElementById('overview').innerText")
     assert "Published: 0 runs. Yours: 6" in first and "What this is" in first and "The question" in first
