@@ -69,8 +69,8 @@ class Throughput:
         for path in (results / "runs").glob("*/metrics.jsonl"):
             folder = RunFolder(results, path.parent.name)
             with suppress(Corrupt):
-                if not folder.is_complete and (rows := folder.rows("metrics")):
-                    self._begun[folder.id] = seconds_of_updates(rows) / len(rows)
+                if not folder.is_complete and (seconds := seconds_of_updates(rows := folder.rows("metrics"))):
+                    self._begun[folder.id] = seconds / len(rows)
 
     def add(self, folder: Path) -> None:
         """Add a complete run, unless it was trained on a CPU of another model."""

@@ -495,11 +495,11 @@ def test_the_list_of_runs_has_ones_own_that_no_table_shows(tmp_path):
 
 
 def test_of_named_artefacts_the_tier_with_blocks_comes_first(tmp_path, capsys):
-    for tier, study in (("desktop", "desktop"), ("laptop", "blocks")):
+    for tier, study in (("desktop", "main_sokoban_text"), ("laptop", "blocks")):
         write_run(tmp_path, study, {"credit.name": "grpo"} | in_block(300), [[1, 0]], tier=tier)
-    assert main(["claims", "--source", "local", "--results", str(tmp_path), "--out", str(tmp_path)]) == 0
+    assert main(["blocks-methods", "--source", "local", "--results", str(tmp_path), "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert 0 < out.index("claims (tier laptop)") < out.index("claims (tier desktop)")
+    assert 0 < out.index("blocks-methods (tier laptop)") < out.index("blocks-methods (tier desktop)")
 
 
 def test_the_studies_of_every_artefact_exist():

@@ -16,17 +16,19 @@ ESTIMATE = SimpleNamespace(estimate=lambda run, whole=False: SimpleNamespace(sec
 def a_run(updates, left):
     state = SimpleNamespace(updates=updates, last={})
     config = SimpleNamespace(updates=10)
-    return SimpleNamespace(id=f"run{updates}", label="", config=config, left=left, progress=lambda hashed=True: state)
+    folder = SimpleNamespace(rows=lambda stream: [{"time/update": 30.0, "cpu/update": 1.0}] * state.updates)
+    read = {"folder": folder, "progress": lambda hashed=True: state}
+    return SimpleNamespace(id=f"run{updates}", label="", config=config, left=left, **read)
 
 
 @pytest.mark.parametrize("kind", [View, Brief])
 def test_a_sweep_counts_at_the_pace_of_its_running_cells(kind, monkeypatch):
-    monkeypatch.setattr("bepo.sweep.show.time.monotonic", lambda: 60.0)
+    monkeypatch.setattr("bepo.sweep.show.time.monotonic", lambda: 900.0)  # most of it was the warm start
     view = kind(ESTIMATE, 1, 2, out=io.StringIO())
     running, waiting = SimpleNamespace(run=a_run(0, 100.0), started=0.0), a_run(0, 100.0)
     view.started(running)
     assert "about 3 min 20 s left" in view._total_line([running], [waiting], 0)  # nothing is known yet
-    running.run.progress().updates, running.run.left = 2, 80.0  # of 10: 20 s were expected, and 60 s it took
+    running.run.progress().updates, running.run.left = 2, 80.0  # of 10: 20 s were expected, and 60 s they took
     assert "about 9 min 00 s left" in view._total_line([running], [waiting], 0)
     running.run.left = 0.0
     assert "the last evaluations are left" in view._total_line([running], [], 0)
