@@ -92,7 +92,7 @@ tex-packages:
 test: style ## Style, format and imports, then the tests of the local stack, without network
 	$(BIN)/python -m pytest -n 2 -m "not long"
 
-test-long: types textworld ## What make test leaves out: types, docs, launchers, terminals, W&B, publishing, served models, textworld, Optuna figures, error rates
+test-long: types textworld ## What make test leaves out: types, docs, launchers, terminals, W&B, publishing, served models, textworld, Optuna figures, error rates, the longest
 	$(BIN)/python -m pytest -n 2 -m long
 
 test-fast: install ## The tests that take no training: under a minute

@@ -67,6 +67,7 @@ def test_a_search_with_two_objectives_has_a_picture_of_each(trials, tmp_path, mo
     assert values["names"] == ["first objective", "second objective"]
 
 
+@pytest.mark.long
 def test_make_writes_each_notebook_as_a_page(results):
     binaries, search = Path(sys.executable).parent, f"analysis/notebooks/{NOTEBOOKS[-1].name}"
     run = (

@@ -304,6 +304,7 @@ def test_the_formats_say_the_same(results):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tmp_path, capsys, monkeypatch):
     outs, printed = [tmp_path / "a", tmp_path / "b"], []
     of_figures = [label for label, item in artefacts().items() if item.kind != "table"]
@@ -514,6 +515,7 @@ def test_an_empty_tier_still_gives_every_figure(results):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_runs_that_nobody_expected_in_a_study_stop_no_artefact(tmp_path):
     """Another method, environment and model than the study's: shown in blocks of their own, or in none."""
     strangers = (

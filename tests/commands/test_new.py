@@ -40,6 +40,7 @@ def test_every_package_passes_its_own_tests(packages, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_uses_and_notes_plug_ins(packages, monkeypatch):
     kinds = ("estimator", "environment", "loss")
     plugins = ":".join(f"my_{kind}/my_{kind}" for kind in kinds)

@@ -57,6 +57,7 @@ def test_more_continuations_are_closer_to_the_truth(probed):
     assert errors[0] > errors[1] + 0.05 > errors[2] + 0.1
 
 
+@pytest.mark.long
 def test_the_start_has_the_success_that_is_asked_for_where_it_does_not_grow_with_the_scale():
     """Sokoban8 never succeeds with large logits, and with the best ones in 54 % of the episodes."""
     boards = sokoban_rooms(48)

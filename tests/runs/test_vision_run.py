@@ -23,6 +23,7 @@ def test_the_smoke_tier(tmp_path):
     assert json.loads(curve.read_text(encoding="utf-8"))["policy"]["name"] == "tiny_vl"
 
 
+@pytest.mark.long
 def test_a_killed_run_with_a_critic_ends_with_the_same_rows(tmp_path):
     settings = ("model=vl", "policy.vision_hidden_size=32", "credit=ppo", "updates=5", "checkpoint_every=2")
     whole, parts = tmp_path / "whole", tmp_path / "parts"

@@ -74,6 +74,7 @@ def wait_for(condition, process: Command | subprocess.Popen):
     return result
 
 
+@pytest.mark.long
 def test_killed_and_shared_every_cell_is_done_once(tmp_path):
     """Two sweeps share four cells; one is killed with a run half done, and the other goes on with it."""
     first = sweep_with_a_server(tmp_path, *GRID, "--jobs", "1")
