@@ -68,7 +68,7 @@ class Throughput:
             self.add(path.parent)
         for path in (results / "runs").glob("*/metrics.jsonl"):
             folder = RunFolder(results, path.parent.name)
-            with suppress(Corrupt):
+            with suppress(Corrupt, TypeError):  # the plan names a run that is damaged
                 if not folder.is_complete and (seconds := seconds_of_updates(rows := folder.rows("metrics"))):
                     self._begun[folder.id] = seconds / len(rows)
 
