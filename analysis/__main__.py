@@ -104,14 +104,14 @@ def _build(options: argparse.Namespace) -> int | None:
     if not options.names and load(source, *key) == state_of(written(out)) != []:
         print(f"unchanged since the last analysis\npage:    {out / 'report.html'}")
         return 0
-    from analysis.grid.artefact import REGISTRY
+    from analysis.grid.artefact import artefacts
     from analysis.output.explain_claim import explanations
     from analysis.output.rebuild import rebuild
 
     whole = rebuild(options.names, source, tiers, out, options.allow_mixed, commands=tuple(_COMMANDS))
     if not options.names and whole:
         save(state_of(written(out)), *key)
-        for tier in REGISTRY["claims"].tiers(source.places()):  # tested already: `explain` answers at once
+        for tier in artefacts("table")["claims"].tiers(source.places()):  # tested already: `explain` answers at once
             explanations(source, tier, options.allow_mixed)
     return 0 if whole else 1
 

@@ -112,6 +112,9 @@ class Lines(View):
     ) -> None:
         super().__init__(throughput, jobs, len(runs))
         self.runs, self.published = runs, published
+        self.theirs = {
+            short: {row["update"]: row["train/success"] for row in run.metrics()} for short, run in published.items()
+        }
         console = Console(file=self.out, width=None if self.is_live else 100)
         texts = TextColumn("{task.description}"), TextColumn("{task.fields[said]}", markup=False)
         columns = texts[0], BarColumn(30), MofNCompleteColumn(), texts[1]
@@ -157,8 +160,8 @@ class Lines(View):
             return {"completed": total, "said": f"{published}, yours: {success(read_run(run.folder.path), total):.3f}"}
         if not state.last:
             return {"completed": state.updates, "said": published}
-        theirs = {row["update"]: row["train/success"] for row in old.metrics()} if old else {}
-        alone = f"{theirs[state.updates]:.3f}" if state.updates in theirs else "none"
+        theirs = self.theirs.get(run.id, {}).get(state.updates)
+        alone = "none" if theirs is None else f"{theirs:.3f}"
         newest = f"update {state.updates} alone: {alone}, yours: {state.last['train/success']:.3f}"
         return {"completed": state.updates, "said": f"{published}; {newest}"}
 

@@ -26,6 +26,8 @@ BASELINES = {"group": "the group's others", "batch": "the batch", "between": "bo
 OF_STATES = ("shrunk_bepo", "crbc", "graphgpo", "g2po", "graphhca", "graft")
 """Estimators whose values are those of states that several trajectories share, with no gate."""
 _VISITS = "credit/visits_per_state"
+_NAMED = {"crbc": "left", "shrunk_bepo": "left"} | dict.fromkeys((BASELINE, "graphgpo", "graft"), "right")
+"""The rows whose dots in (b) have a name, and which side of it is at the dot."""
 
 
 @artefact("why", "figure", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
@@ -90,8 +92,8 @@ def _revisits(axis: Axes, runs: Sequence[Run]) -> None:
         success = float(np.mean([speed(run) for run in same]))
         (dot,) = axis.plot([visits], [success], "o", color=style.method_colour(row.split()[0]), markersize=4)
         describe(dot, [f"{row_label(row)}: {visits:.1f} visits, {success:.1f} %"])
-        if row in (BASELINE, "graphgpo", "crbc", "graft", "shrunk_bepo"):
-            near, side = ((-4, 3), "right") if row in (BASELINE, "graphgpo", "graft") else ((4, 3), "left")
+        if side := _NAMED.get(row):
+            near = (4 if side == "left" else -4, 3)
             axis.annotate(
                 row_label(row), (visits, success), near, textcoords="offset points", fontsize="x-small", ha=side
             )

@@ -44,9 +44,10 @@ def rebuild(
     every = set(tiers) if labels else {*trained, *tiers}
     places, main = set(source.places()), source.main_tier(trained or every)
     wanted: list[tuple[Artefact, str]] = []
+    tiers_of = {label: item.tiers(places) or {main} for label, item in known.items()}
     order = sorted(every, key=TIERS.index, reverse=True)
     for tier in sorted(order, key=lambda tier: bool(labels) and tier != main):  # named artefacts: the main tier first
-        chosen = {label for label, item in known.items() if tier in (item.tiers(places) or [main])}
+        chosen = {label for label, of_item in tiers_of.items() if tier in of_item}
         if [tier] == [*tiers]:
             chosen |= {*labels} or {label for label, item in known.items() if item.kind == "table" or not item.studies}
         shown = [label for label in labels or known if label in chosen]
