@@ -54,7 +54,7 @@ test-lowest: ## Run the fast tests with the lowest versions of pyproject.toml (n
 	uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct --editable '.[dev]'
 	.venv-lowest/bin/python -m pytest -n 2 -m "not (slow or long)" --hypothesis-profile=fast
 
-reproduce: install ## Train four methods and compare with the published runs; rebuild tables, figures and page (3 minutes)
+reproduce: install ## Train four methods and compare with the published runs; rebuild tables, figures and page (3 to 5 minutes)
 	$(BIN)/python -m bepo.reproduce --results '$(RESULTS)'
 	$(BIN)/python -m analysis --results '$(RESULTS)'
 	@$(BIN)/python -m analysis headlines --results '$(RESULTS)'
