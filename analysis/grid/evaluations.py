@@ -7,6 +7,7 @@ from typing import Any
 from analysis.data.methods import environment_name
 from analysis.data.runs import Run
 from analysis.grid.parts import Line
+from bepo.rollouts.agent import Agent
 
 AFTER = (1, 2, 3, 5, 10)
 """The numbers of trials after which the success of Reflexion is reported."""
@@ -26,7 +27,8 @@ def _facts(run: Run) -> Iterator[str]:
         yield from _asked(protocol, run.metadata["served"])
     else:
         if run.config["policy"].get("warm_start"):
-            yield "imitation only: a tiny model after its warm start, not a pretrained model"
+            tiny = run.config["policy"]["name"].startswith("tiny")
+            yield f"imitation only: a {'tiny' if tiny else 'pretrained'} model after its warm start"
         yield from _asked_here(run.config)
     passes = run.passes().to_numpy(float).mean(axis=1).tolist()
     if len(passes) > 1:
@@ -45,7 +47,7 @@ def _asked_here(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the protocol of a policy that runs in this process: that of the training agent."""
     agent, policy, evaluation = config["agent"], config["policy"], config["evaluation"]
     shown = "steps" if agent["history_observations"] else "actions"
-    yield f"shows {agent['history_length']} {shown}, {'' if agent['style'] == 'full' else 'no '}admissible actions"
+    yield f"shows {agent['history_length']} {shown}, {'' if Agent(**agent).shows_actions else 'no '}admissible actions"
     yield "samples admissible actions only" if policy["constrained"] else "samples any words"
     yield "thoughts do not take a step"
     yield f"split {config['env'].get('test_split', 'test')}, system prompt none"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from bepo.core.errors import UserError
 from bepo.core.registry import Plugin, Registry
 from bepo.core.settings import Settings, setting
 from bepo.envs import Environment
@@ -34,6 +35,15 @@ class LoRA(Settings):
     """Seed of the initial adapters. All training seeds share it."""
 
     group = "policy.lora"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in {"layers": self.layers, "modules": self.modules}.items():
+            if value and not self.rank:
+                raise UserError(
+                    f"policy.lora.{name}={value}: has no effect with policy.lora.rank=0 (no adapters); "
+                    f"choices: policy.lora.rank=8, policy.lora.{name}={type(value)()}"
+                )
 
 
 @dataclass

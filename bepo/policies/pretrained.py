@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from bepo.policies.lm.language_model import LanguageModel
 
+_OF_CHECKPOINT = ("*.safetensors", "*.bin", "*.json", "*.jinja", "*.model", "*.txt")
+"""Files of a checkpoint that change what its model does: weights, configs, tokenizer, chat template."""
+
 
 @dataclass
 class PretrainedText(PolicyConfig):
@@ -74,14 +77,15 @@ class PretrainedText(PolicyConfig):
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         if self.lora.rank:
-            add_adapters(model, self.lora, self.origin)
+            add_adapters(model, self.lora)
         shares = device == "cpu" if self.share_prefixes == "auto" else self.share_prefixes == "yes"
         if shares and (why_not := can_share_prefixes(model)) and self.share_prefixes == "yes":
             raise UserError(f"policy.share_prefixes=yes: {why_not}")
         kind = PretrainedModel if shares and not can_share_prefixes(model) else LanguageModel
         if kind is LanguageModel and self.gradient_checkpointing:
             model.gradient_checkpointing_enable()
-        return kind(model, tokenizer, self.max_prompt_length, self.max_response_length, self.constrained, device)
+        settings = self.max_prompt_length, self.max_response_length, self.constrained, device
+        return kind(model, tokenizer, *settings, origin=self.origin)
 
 
 @register
@@ -93,7 +97,7 @@ class Pretrained(PretrainedText):
     path: str = "Qwen/Qwen2.5-1.5B-Instruct"
     """A folder with a checkpoint that transformers can load, a name on the model hub, or a GGUF file."""
 
-    method_version: ClassVar[int] = 2
+    method_version: ClassVar[int] = 3
 
     @property
     def weights(self) -> str:
@@ -115,7 +119,7 @@ class Pretrained(PretrainedText):
 
     @property
     def weights_digest(self) -> str | None:
-        """The digest of the files of weights at ``path``; None for a name on the model hub, which versions them."""
+        """The digest of the checkpoint at ``path``; None for a name on the model hub, which versions its files."""
         return digest_of_weights(self.path)
 
 
@@ -135,11 +139,11 @@ def weights_missing(path: str) -> Missing | None:
 
 
 def digest_of_weights(path: str) -> str | None:
-    """Return the digest of a GGUF file, or of all files of weights in a folder; None if ``path`` is neither."""
+    """Return the digest of a GGUF file, or of a folder's weights, configs and tokenizer; None for anything else."""
     if path.endswith(".gguf"):
         return digest_of_file(Path(path).expanduser())
-    files = [*Path(path).glob("*.safetensors"), *Path(path).glob("*.bin")]
-    return digest("\n".join(map(digest_of_file, sorted(files)))) if files else None
+    files = sorted(file for pattern in _OF_CHECKPOINT for file in Path(path).glob(pattern))
+    return digest("\n".join(map(digest_of_file, files))) if files else None
 
 
 def readable_folder(path: str) -> Path:

@@ -9,7 +9,7 @@ from bepo.core.errors import UserError
 from bepo.core.settings import setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
-from bepo.policies.pretrained import check_path, load_pretrained, load_tokenizer
+from bepo.policies.pretrained import check_path, digest_of_weights, load_pretrained, load_tokenizer
 from bepo.rollouts.agent import Agent
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class PretrainedVL(PolicyConfig):
 
     def check_weights(self) -> None:
         check_path(self.path)
+
+    @property
+    def weights_digest(self) -> str | None:
+        """The digest of the checkpoint at ``path``; None for a name on the model hub, which versions its files."""
+        return digest_of_weights(self.path)
 
     @property
     def smallest_picture(self) -> int:

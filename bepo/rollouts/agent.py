@@ -52,6 +52,16 @@ class Agent(Settings):
     group = "agent"
     method_version: ClassVar[int] = 1
 
+    @property
+    def shows_actions(self) -> bool:
+        """Whether prompts list the admissible actions."""
+        return self.style == "full" or (self.style == "brief" and self.list_actions)
+
+    @property
+    def reads_bare_actions(self) -> bool:
+        """Whether a response that is an action, without tags or a reason, has the required form."""
+        return self.style != "full" and not (self.style == "brief" and self.reasoning)
+
     def prompt(
         self,
         text: PromptText,

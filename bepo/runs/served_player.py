@@ -114,7 +114,7 @@ class ServedPlayer:
             "method": asked.method,
             "profile": asked.profile,
             "history": f"{agent.history_length} {shown}" if direct else "whole episode",
-            "admissible": agent.style == "full" if direct else asked.admissible,
+            "admissible": agent.shows_actions if direct else asked.admissible,
             "thought_takes_step": not direct and asked.thoughts == "own_step",
             "split": vars(self._config.env).get("test_split", "test"),
             "system_prompt": "none",

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 
 from bepo.core.batch import Terminal, Tokens
+from bepo.core.errors import UserError
 from bepo.core.phases import note, report
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Episodes, Task, started
 from bepo.policies.lm.language_model import LanguageModel
 from bepo.policies.tiny import WarmStart
 from bepo.rollouts.agent import Agent
-from bepo.rollouts.collect import Sampling, collect
+from bepo.rollouts.collect import Overlong, Sampling, collect
 from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
 from bepo.store.files import with_hint
@@ -64,7 +65,7 @@ def initial_policy(setup: Setup) -> LanguageModel:
             check_made_for(folder, made_for, starting_policy_of(setup))
         policy.load_weights(folder)
     elif setup.policy.warm_start_settings is not None:
-        note(f"env={setup.env.name} has no expert: no warm start, training starts from random weights")
+        note(f"env={setup.env.name} has no expert: no warm start, training starts from the weights as they are")
     return policy
 
 
@@ -104,13 +105,13 @@ def fit(
     """
     tasks = list(islice(cycle(train.tasks), config.episodes))
     examples = demonstrations(env, agent, tasks, config.noise, config.seed)
-    tokens = _tokens(policy, examples)
+    tokens, n = _tokens(policy, examples)
     optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, fused=True)
     rng = np.random.default_rng(derive_seed(config.seed, 1))
     curve = []
     for step in range(1, config.max_steps + 1):
         policy.model.train()
-        batch = rng.choice(len(examples), min(config.batch_size, len(examples)), replace=False)
+        batch = rng.choice(n, min(config.batch_size, n), replace=False)
         log_probs = policy.log_probs(tokens, batch, Sampling())
         loss = -log_probs.logprob.sum() / log_probs.mask.sum()
         optimiser.zero_grad()
@@ -124,7 +125,9 @@ def fit(
             report("warm start", f"step {step}, success {success:.2f} of {config.target_success:.2f}")
             curve.append({"step": step, "loss": loss.item(), "success": success})
             if success >= config.target_success:
-                break
+                return curve
+    reached = f"success {curve[-1]['success']:.2f} at step {curve[-1]['step']}" if curve else "success was not measured"
+    note(f"warm start: ended after {config.max_steps} steps; {reached}, the target is {config.target_success:.2f}")
     return curve
 
 
@@ -173,9 +176,21 @@ def _demonstrated(
     return steps
 
 
-def _tokens(policy: LanguageModel, examples: Sequence[Demonstration]) -> Tokens:
-    rows = []
+def _tokens(policy: LanguageModel, examples: Sequence[Demonstration]) -> tuple[Tokens, int]:
+    """Return the examples as tokens, and their number. Prompts that are too long are left out, as in play."""
+    rows, too_long = [], 0
     for prompt, response, image in examples:
-        ids, prompt_ids = policy.encode_response(response), policy.encode(prompt, image)
+        try:
+            prompt_ids = policy.encode(prompt, image)
+        except Overlong as error:
+            too_long += 1
+            if too_long == len(examples):
+                raise UserError(f"policy.warm_start: every demonstrated step is too long ({error})") from None
+            continue
+        ids = policy.encode_response(response)
         rows.append({"prompt_ids": prompt_ids, "response_ids": ids, "logprobs": [0.0] * len(ids), "image": image})
-    return Tokens.pack(rows)
+    if too_long:
+        note(
+            f"warm start: {too_long:,} of {len(examples):,} demonstrated steps are left out; their prompts are too long"
+        )
+    return Tokens.pack(rows), len(rows)

@@ -17,11 +17,14 @@ from bepo.envs.alfworld import ALFWorld
 from bepo.envs.sokoban import Sokoban
 from bepo.losses.ppo_clip import PPOClip
 from bepo.policies import LoRA
+from bepo.policies.lm import kept_states, pretrained_model
 from bepo.policies.lm.adapters import save_merged
-from bepo.policies.lm.gguf import end_of_answer, repair
+from bepo.policies.lm.chat import end_of_answer
+from bepo.policies.lm.gguf import repair
 from bepo.policies.lm.language_model import LanguageModel
 from bepo.policies.lm.pretrained_model import PretrainedModel
 from bepo.policies.pretrained import Pretrained
+from bepo.policies.pretrained_vl import PretrainedVL
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.task_sets import task_set
@@ -99,6 +102,18 @@ def test_a_model_that_the_tree_cannot_compute_is_padded_or_refused(tmp_path):
         build(folder, share_prefixes="yes")
 
 
+@pytest.mark.parametrize("architecture", ["mistral", "gemma3_text"])
+def test_a_sliding_window_sees_the_same_tokens_in_sampling_and_in_the_update(tmp_path, architecture):
+    """Actions of several tokens, some of them certain, so rows advance by different numbers of tokens."""
+    policy = build(save_tiny(tmp_path, architecture, sliding_window=4), "alfworld", max_prompt_length=4096)
+    assert type(policy) is LanguageModel
+    language = rollouts(policy, "alfworld").language
+    n = len(language.prompt_length)
+    with torch.no_grad():
+        again = policy.log_probs(language, np.arange(n), Sampling())
+    np.testing.assert_allclose(again.logprob[again.mask].numpy(), language.logprob, atol=1e-4)
+
+
 # --- adapters ---------------------------------------------------------------------------------------------
 
 LORA = LoRA(rank=4, layers=2)
@@ -134,6 +149,27 @@ def test_kept_states_change_nothing(folder, env, monkeypatch):
     assert asked and all(states is not None for states in asked)
     assert stats[0] == pytest.approx(stats[1], rel=2e-3, abs=2e-5)
     torch.testing.assert_close(weights(kept), weights(padded), atol=2e-4, rtol=0)
+
+
+def test_states_and_logits_above_their_limits_are_computed_again(folder, monkeypatch):
+    """If the first part of a tree is left out, its continuations are, too: their numbers count from its beginning."""
+    added, add = [], kept_states.KeptStates.add
+    monkeypatch.setattr(kept_states.KeptStates, "add", lambda *given: added.append(len(given[-1])) or add(*given))
+    for env in ENVIRONMENTS:
+        monkeypatch.setattr(kept_states, "_MOST_TOKENS", 10**9)
+        added.clear()
+        rollouts(build(folder, env, lora=LORA), env)
+        sizes = list(added)
+        for most in (0, sizes[0] - 1, sum(sizes) // 2):
+            monkeypatch.setattr(kept_states, "_MOST_TOKENS", most)
+            monkeypatch.setattr(pretrained_model, "_MOST_LOGITS", most)
+            limited, padded = build(folder, env, lora=LORA), build(folder, env, lora=LORA, share_prefixes="no")
+            ours, theirs = rollouts(limited, env).language, rollouts(padded, env).language
+            np.testing.assert_array_equal(ours.ids, theirs.ids)
+            for i in range(len(ours.prompt_length)):
+                some = np.array([i])
+                found, wanted = (policy.log_probs(ours, some, Sampling()).logprob for policy in (limited, padded))
+                torch.testing.assert_close(found, wanted, atol=1e-5, rtol=0)
 
 
 def test_only_the_upper_adapters_are_trained(folder):
@@ -180,12 +216,14 @@ def test_a_resumed_training_has_the_same_weights(folder, tmp_path):
     assert torch.equal(weights(resumed), weights(whole))
 
 
-def test_peft_loads_what_is_saved_and_merged_weights_give_the_same(folder, tmp_path):
+def test_peft_loads_what_is_saved_and_merged_weights_give_the_same(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(Pretrained, "origin", "some/weights")
     policy = build(folder, lora=LORA)
     train(policy)
     policy.save(tmp_path / "adapters")
     config = json.loads((tmp_path / "adapters" / "adapter_config.json").read_text(encoding="utf-8"))
-    assert config["base_model_name_or_path"] == str(folder) and config["r"] == 4
+    assert config["base_model_name_or_path"] == "some/weights" and config["r"] == 4
+    assert config["target_modules"] == sorted(config["target_modules"])  # equal adapters have equal files
     loaded = peft.PeftModel.from_pretrained(
         transformers.AutoModelForCausalLM.from_pretrained(folder), tmp_path / "adapters"
     )
@@ -226,6 +264,12 @@ def test_unknown_layers_are_refused(folder, settings, message):
         build(folder, lora=LoRA(rank=2, **settings))
 
 
+@pytest.mark.parametrize("settings", [{"layers": 2}, {"modules": ["q_proj"]}])
+def test_settings_of_adapters_without_adapters_are_refused(settings):
+    with pytest.raises(UserError, match=r"has no effect with policy\.lora\.rank=0"):
+        LoRA(**settings)
+
+
 # --- tokens -----------------------------------------------------------------------------------------------
 
 
@@ -252,3 +296,31 @@ def test_prompts_have_the_form_of_the_template(folder):
     assert text == f"{system}<|im_start|>user\nPush.<|im_end|>\n<|im_start|>assistant\n"
     assert policy.encode_response("up")[-1] == policy.tokenizer.convert_tokens_to_ids("<|im_end|>")
     assert policy.tokenizer.chat_template == CHAT_ML
+
+
+def test_an_answer_ends_as_in_the_template_if_generation_may_stop_there(tmp_path):
+    """As in Gemma, whose eos_token is not the token that ends a turn."""
+    folder = save_tiny(tmp_path)
+    tokenizer = byte_pairs(end="<|endoftext|>")
+    tokenizer.save_pretrained(folder)
+    ends = {}
+    for listed in ([0, 2], [0]):
+        transformers.GenerationConfig(eos_token_id=listed).save_pretrained(folder)
+        ends[len(listed)] = build(folder).encode_response("up")[-1]
+    assert tokenizer.convert_ids_to_tokens([ends[2], ends[1]]) == ["<|im_end|>", "<|endoftext|>"]
+
+
+def test_a_template_that_writes_the_date_writes_the_same_every_day(folder):
+    policy = build(folder)
+    policy.tokenizer.chat_template = "{{ strftime_now('%d %b %Y') }}: {{ messages[0]['content'] }}"
+    assert policy.tokenizer.decode(policy.encode("Push.")) == "26 Jul 2024: Push."
+
+
+@pytest.mark.parametrize("policy", [Pretrained, PretrainedVL])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja"])
+def test_every_file_that_changes_what_a_checkpoint_does_changes_its_digest(tmp_path, policy, name):
+    save_tiny(tmp_path)
+    before = policy(path=str(tmp_path)).weights_digest
+    with (tmp_path / name).open("ab") as file:
+        file.write(b" ")
+    assert before and policy(path=str(tmp_path)).weights_digest not in (None, before)

@@ -1,6 +1,7 @@
 """The warm start that all cells of a study share."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bepo.core import phases
+from bepo.core.errors import UserError
 from bepo.envs.sokoban import Sokoban
 from bepo.losses.ppo_clip import PPOClip
 from bepo.policies.tiny import Tiny, WarmStart
@@ -31,9 +33,10 @@ AGENT = Agent(style="compact", history_observations=False)
 TRAIN, VALIDATION = task_set(ENV, "train", 30), task_set(ENV, "validation", 10)
 
 
-def started(cache, published=None, **changes):
+def started(cache, published=None, max_prompt_length=128, **changes):
     settings = {"target_success": 1.0, "episodes": 30, "max_steps": 40, "check_every": 20, "batch_size": 32} | changes
-    config = Tiny(hidden_size=32, num_hidden_layers=1, warm_start=WarmStart(**settings))
+    model = {"hidden_size": 32, "num_hidden_layers": 1, "max_prompt_length": max_prompt_length}
+    config = Tiny(**model, warm_start=WarmStart(**settings))
     return initial_policy(setup_of(config, cache, published)).model.state_dict()
 
 
@@ -111,6 +114,26 @@ def test_the_fit_stops_at_its_target(tmp_path):
     started(tmp_path, target_success=0.0)
     (folder,) = folders(tmp_path)
     assert len(json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["curve"]) == 1
+
+
+def test_a_fit_that_misses_its_target_says_so(tmp_path, capsys):
+    with phases.shown():
+        started(tmp_path)
+        started(tmp_path, check_every=50)
+    said = capsys.readouterr().err
+    assert re.search(r"ended after 40 steps; success 0\.\d\d at step 40, the target is 1\.00", said)
+    assert "ended after 40 steps; success was not measured" in said
+
+
+def test_demonstrations_that_are_too_long_are_left_out(tmp_path, capsys):
+    """A past action makes a prompt longer. In play such a prompt ends its episode."""
+    first = demonstrations(ENV, AGENT, TRAIN.tasks, 0.3, 0)[0].prompt
+    length = len(Tiny(hidden_size=32, num_hidden_layers=1).build(ENV, AGENT, "cpu").encode(first))
+    with phases.shown():
+        started(tmp_path, max_steps=1, check_every=1, max_prompt_length=length)
+    assert re.search(r"[1-9]\d* of \d+ demonstrated steps are left out", capsys.readouterr().err)
+    with pytest.raises(UserError, match=r"policy\.warm_start: every demonstrated step is too long"):
+        started(tmp_path, max_steps=1, max_prompt_length=length - 1)
 
 
 def test_a_changed_warm_start_is_refused(fitted, tmp_path):

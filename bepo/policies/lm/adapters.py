@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ from torch import nn
 
 from bepo.core.errors import Missing, UserError
 from bepo.policies import LoRA
+from bepo.store.json_files import read_object
 
 ADAPTER_CONFIG = "adapter_config.json"
 """The file by which a folder of adapters is known."""
 
 
-def add_adapters(model: transformers.PreTrainedModel, settings: LoRA, base: str) -> None:
+def add_adapters(model: transformers.PreTrainedModel, settings: LoRA) -> None:
     """Put new adapters into a model and freeze all other weights. Until they are trained, its outputs stay the same.
 
-    ``base`` names the weights below the adapters in their folder. Raises ``Missing`` without peft, and ``UserError``
+    Raises ``Missing`` without peft, and ``UserError``
     for names of layers that the model does not have.
     """
     try:
@@ -34,7 +36,6 @@ def add_adapters(model: transformers.PreTrainedModel, settings: LoRA, base: str)
     if settings.layers > n:
         raise UserError(f"policy.lora.layers={settings.layers}: the model has {n} layers")
     config = peft.LoraConfig(
-        base_model_name_or_path=base,
         task_type="CAUSAL_LM",
         r=settings.rank,
         lora_alpha=settings.alpha,
@@ -44,6 +45,19 @@ def add_adapters(model: transformers.PreTrainedModel, settings: LoRA, base: str)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model.add_adapter(config)
+    added: Any = model.peft_config["default"]  # pyright: ignore[reportArgumentType] (transformers declares no keys)
+    added.target_modules = sorted(
+        added.target_modules
+    )  # a set has another order, and so a file another digest, each time
+
+
+def save_adapters(model: transformers.PreTrainedModel, base: str, folder: Path) -> None:
+    """Write the adapters of a model as a folder of peft, which names the weights below them ``base``."""
+    model.save_pretrained(folder)
+    # transformers has named the folder of this machine. Before saving, peft would look for ``base`` on the model hub.
+    file = folder / ADAPTER_CONFIG
+    config = read_object(file, "peft config") | {"base_model_name_or_path": base}
+    file.write_text(json.dumps(config, indent=2, sort_keys=True), encoding="utf-8")
 
 
 def linear_layers(model: nn.Module) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ ACT = "<act>"
 """The last word of a prompt of the built-in models, which asks for an action."""
 Content = str | list[dict[str, str]]
 """A text, or parts such as ``{"type": "text", "text": "..."}`` and ``{"type": "image"}``."""
+_TODAY = date(2024, 7, 26)
+"""What a chat template that writes the date takes for today (Llama 3's own default), so that prompts stay the same."""
+_ANSWER = "The answer."
 _MARK = re.compile("\ue000\\d+\ue001")  # stands for a text while the template is applied
 
 
@@ -60,7 +64,9 @@ class Chat:
     def written(self, content: Content) -> str:
         """Return one user message in the chat template."""
         message = [{"role": "user", "content": content}]
-        text = self._template.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        text = self._template.apply_chat_template(
+            message, tokenize=False, add_generation_prompt=True, strftime_now=_TODAY.strftime
+        )
         assert isinstance(text, str)  # for the type checker: tokenize=False
         return text
 
@@ -88,6 +94,18 @@ class Chat:
             return word if word == ACT and is_answer(text[: match.start()]) else f"{word[0]} {word[1:]}"
 
         return self._controls.sub(broken, text)
+
+
+def end_of_answer(tokenizer: transformers.PreTrainedTokenizerBase) -> str | None:
+    """Return the special token that follows an answer in the chat template; None if none does."""
+    if tokenizer.chat_template is None:
+        return None
+    dialogue = [{"role": "user", "content": "A question?"}, {"role": "assistant", "content": _ANSWER}]
+    text = str(tokenizer.apply_chat_template(dialogue, tokenize=False))
+    after = text.rpartition(_ANSWER)[2].strip()
+    special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
+    ends = [token for token in special if after.startswith(token)]
+    return max(ends, key=len) if ends else None
 
 
 def is_answer(before: str) -> bool:

@@ -14,11 +14,11 @@ import transformers
 from bepo.core.errors import Missing, UserError, why
 from bepo.core.phases import note, report
 from bepo.core.places import cache_folder
+from bepo.policies.lm.chat import end_of_answer
 from bepo.store.files import Corrupt, check_regular, digest_of_file
 from bepo.store.folders import read_sealed_folder, seal_folder, size_of_folder
 from bepo.store.locks import locked
 
-_ANSWER = "The answer."
 _SEAL = "source.json"
 _FLOAT32_PER_BYTE = 8  # a 4-bit file grows by this factor, and loading needs the memory twice
 
@@ -95,15 +95,3 @@ def repair(tokenizer: transformers.PreTrainedTokenizerBase) -> Iterator[str]:
         any_.pad_token = next((t for t in unused if t != tokenizer.eos_token), tokenizer.eos_token)
         yield f"no padding token: {tokenizer.pad_token} is used"
     any_.clean_up_tokenization_spaces = False
-
-
-def end_of_answer(tokenizer: transformers.PreTrainedTokenizerBase) -> str | None:
-    """Return the special token that follows an answer in the chat template; None if none does."""
-    if tokenizer.chat_template is None:
-        return None
-    dialogue = [{"role": "user", "content": "A question?"}, {"role": "assistant", "content": _ANSWER}]
-    text = str(tokenizer.apply_chat_template(dialogue, tokenize=False))
-    after = text.rpartition(_ANSWER)[2].strip()
-    special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-    ends = [token for token in special if after.startswith(token)]
-    return max(ends, key=len) if ends else None

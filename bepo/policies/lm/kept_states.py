@@ -24,6 +24,7 @@ class KeptStates:
         self._states: list[Tensor] = []
         self._size = 0
         self._tree_start = 0  # number of the first state of the newest tree
+        self._left_out = False  # whether a part of the newest tree is missing, so that its continuation has no numbers
         self._of_row: dict[bytes, Int[np.ndarray, " _"]] = {}  # tokens -> numbers of states
 
     def forget(self) -> None:
@@ -32,11 +33,12 @@ class KeptStates:
 
     def begin_tree(self) -> None:
         """Say that the next states belong to a new tree, not to the continuation of the last one."""
-        self._tree_start = self._size
+        self._tree_start, self._left_out = self._size, False
 
     def add(self, rows: Sequence[Row], tree: PrefixTree, states: Float[Tensor, "u w"]) -> None:
         """Keep the states of a tree's new nodes; ``rows`` are all tokens of its rows, those before the tree too."""
-        if self._size + len(states) > _MOST_TOKENS:
+        self._left_out |= self._size + len(states) > _MOST_TOKENS
+        if self._left_out:
             return
         self._states.append(states)
         self._size += len(states)

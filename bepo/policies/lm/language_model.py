@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
-from bepo.policies.lm.adapters import ADAPTER_CONFIG, copy_sharing_frozen, load_adapters
+from bepo.policies.lm.adapters import ADAPTER_CONFIG, copy_sharing_frozen, load_adapters, save_adapters
 from bepo.policies.lm.batching import Transitions, free_tokens, padded_micro_batches, response_ids, response_mask
-from bepo.policies.lm.chat import Chat, Content
+from bepo.policies.lm.chat import Chat, Content, end_of_answer
 from bepo.policies.lm.logit_mask import Ids, Trie, allowed_ids, mask_logits, token_trie
 from bepo.policies.lm.padded_decoder import PaddedDecoder
 from bepo.policies.lm.padding import full, pad_left, pad_right
@@ -67,8 +67,12 @@ class LanguageModel:
         max_response_length: int,
         constrained: bool = False,
         device: str = "cpu",
+        origin: str = "",
     ) -> None:
-        """Lengths are in tokens. Raises ``UserError`` for a tokenizer without a chat template or end token."""
+        """Lengths are in tokens. ``origin`` names the weights below adapters in their folder.
+
+        Raises ``UserError`` for a tokenizer without a chat template or end token.
+        """
         if tokenizer.chat_template is None:
             raise UserError("the policy's tokenizer has no chat template: choose an instruction-tuned model")
         self.model = remove_dropout(model)
@@ -77,9 +81,12 @@ class LanguageModel:
         special: Any = tokenizer  # in its stubs an ID may also be text
         self.pad_id: int = special.pad_token_id
         self.end_ids = end_ids(tokenizer, model.generation_config)
-        self.end_id: int = special.eos_token_id
+        end: Any = tokenizer.convert_tokens_to_ids(end_of_answer(tokenizer) or special.eos_token)
+        self.end_id: int = (
+            end if end in self.end_ids else special.eos_token_id
+        )  # Gemma's template does not end with eos
         self.max_prompt_length, self.max_response_length = max_prompt_length, max_response_length
-        self.constrained = constrained
+        self.constrained, self.origin = constrained, origin
         self.device = torch.device(device)
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
         cached = lru_cache(maxsize=65536)
@@ -292,7 +299,10 @@ class LanguageModel:
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint for transformers: weights, config and tokenizer; of adapters, a folder of peft."""
-        self.model.save_pretrained(folder)
+        if self.has_adapters:
+            save_adapters(self.model, self.origin, folder)
+        else:
+            self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
 

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 
 class PaddedDecoder:
-    """A ``responses.Decoder`` that pads the new tokens of each row on the left, like prompts."""
+    """A ``responses.Decoder`` that pads the new tokens of each row on the left, like prompts.
+
+    A sliding window counts padding. So a model that has one reads rows that need it again from their beginning.
+    """
 
     def __init__(
         self, policy: LanguageModel, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]
     ) -> None:
         self._policy, self._prompt_ids, self._images = policy, prompt_ids, images
-        self._cache = transformers.DynamicCache(config=policy.model.config)
+        self._cache = self._new_cache()
         self._read = [0] * len(prompt_ids)  # number of decoded tokens of each response
         self._inputs: dict[str, Tensor] = {}  # the network's last inputs
 
@@ -32,10 +35,17 @@ class PaddedDecoder:
         """Return the logits of the next token of some rows."""
         new = [ids[n:] for ids, n in zip(written, self._read)]
         self._read = [len(ids) for ids in written]
-        self._inputs = self._next_inputs(new) if self._inputs else self._first_inputs(new)
+        is_padded = min(len(new[i]) for i in rows) < max(map(len, new))
+        if self._inputs and is_padded and any(self._cache.is_sliding):
+            self._cache, self._inputs = self._new_cache(), self._first_inputs(written)
+        else:
+            self._inputs = self._next_inputs(new) if self._inputs else self._first_inputs(new)
         with self._policy.autocast:
             output = self._policy.model(**self._inputs, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         return full(output.logits[list(rows), -1])
+
+    def _new_cache(self) -> transformers.DynamicCache:
+        return transformers.DynamicCache(config=self._policy.model.config)
 
     def _first_inputs(self, new: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         policy = self._policy

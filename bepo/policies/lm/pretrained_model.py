@@ -25,6 +25,7 @@ from bepo.policies.lm.tree_decoder import KVCache, decode, decode_from, states_b
 
 TREE_ARCHITECTURES = ("llama", "qwen2", "qwen3")
 """Model types of transformers whose layers ``decoder_modules`` can compute."""
+_MOST_LOGITS = 500_000_000  # bytes; those of further prompts are computed each time
 
 
 def can_share_prefixes(model: transformers.PreTrainedModel) -> str:
@@ -119,9 +120,12 @@ class PretrainedModel(PrefixSharingModel):
 
         def read(written: Sequence[Sequence[int]], rows: Sequence[int]) -> Float[Tensor, "n v"]:
             keys = [(*prompt_ids[i], *written[i]) for i in rows]
-            if new := [key for key in dict.fromkeys(keys) if key not in self._known]:
+            known = {key: self._known[key] for key in keys if key in self._known}
+            if new := [key for key in dict.fromkeys(keys) if key not in known]:
                 logits = TreeDecoder(self, new)([[]] * len(new), range(len(new)))
-                self._known.update(zip(new, logits))
-            return torch.stack([self._known[key] for key in keys])
+                known.update(zip(new, logits))
+                if (len(self._known) + len(new)) * logits[0].nbytes <= _MOST_LOGITS:
+                    self._known.update(zip(new, logits))
+            return torch.stack([known[key] for key in keys])
 
         return read
