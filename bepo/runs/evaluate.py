@@ -10,6 +10,7 @@ from typing import Any
 
 from bepo.core import phases
 from bepo.core.errors import UserError, say
+from bepo.policies import PolicyConfig
 from bepo.rollouts.task_sets import TaskSet, task_set
 from bepo.runs.config import Config
 from bepo.runs.metrics import of_several, success_rate
@@ -30,7 +31,11 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
     """
     session = RunSession(config, overrides)
     folder = session.folder
-    weights = None if folder.is_complete or config.run is None else find_run(config.run, session.results).policy()
+    weights = None
+    if config.run is not None and not folder.is_complete:
+        trained = find_run(config.run, session.results)
+        weights = trained.policy()
+        _check_base(trained, config.policy)
     with session.locked(is_final=lambda done: not done.metadata["result"].get("missing")) as done:
         if done:
             return session.end(done, _words(done), " is complete")
@@ -52,6 +57,17 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
             )
         made = session.read()
         return session.end(made, _words(made))
+
+
+def _check_base(trained: StoredRun, policy: PolicyConfig) -> None:
+    """Raise ``UserError`` if a run trained adapters, and the weights below them are others today."""
+    then, now = trained.metadata.get("weights", {}).get("digest"), policy.weights_digest
+    digests_compare = trained.metadata["identity"]["method_versions"].get("policy") == policy.method_version
+    if policy.lora.rank and digests_compare and then and now and then != now:
+        raise UserError(
+            f"run={trained.id}: its adapters were trained on other weights than those of policy={policy.name} today "
+            f"(digest {now[:12]}, in the run {then[:12]})"
+        )
 
 
 def _words(done: StoredRun) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import bepo
+from bepo.core.errors import UserError
 from bepo.store.files import digest, digest_of_file
 from bepo.store.run_files import read_run
 from tests.command import SMALLEST, launch, rows, run, stop_after
@@ -76,3 +77,15 @@ def test_a_run_is_evaluated_with_its_adapters(whole):
     found = bepo.evaluate(run=stored.id, results=str(results))
     last = [row["success"] for row in stored.rows("episodes") if row["update"] == 5 and row["split"] == "test"]
     assert found.episodes.success.mean() == pytest.approx(np.mean(last))
+
+
+def test_adapters_on_other_weights_are_refused(whole):
+    results, stored = whole
+    (weights,) = Path(stored.config["policy"]["path"]).glob("*.safetensors")
+    before = weights.read_bytes()
+    try:
+        weights.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+        with pytest.raises(UserError, match=f"run={stored.id}: its adapters were trained on other weights"):
+            bepo.evaluate("evaluation.seeds=3", run=stored.id, results=str(results))
+    finally:
+        weights.write_bytes(before)
