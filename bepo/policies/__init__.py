@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from bepo.policies.lm.language_model import LanguageModel
     from bepo.policies.tiny import WarmStart
 
+ADAPTER_CONFIG = "adapter_config.json"
+"""The file by which a folder of adapters is known (peft's name)."""
+
 
 @dataclass
 class LoRA(Settings):

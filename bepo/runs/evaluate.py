@@ -10,7 +10,7 @@ from typing import Any
 
 from bepo.core import phases
 from bepo.core.errors import UserError, say
-from bepo.policies import PolicyConfig
+from bepo.policies import ADAPTER_CONFIG, PolicyConfig
 from bepo.rollouts.task_sets import TaskSet, task_set
 from bepo.runs.config import Config
 from bepo.runs.metrics import of_several, success_rate
@@ -35,7 +35,8 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
     if config.run is not None and not folder.is_complete:
         trained = find_run(config.run, session.results)
         weights = trained.policy()
-        _check_base(trained, config.policy)
+        if config.policy.lora.rank and (weights / ADAPTER_CONFIG).exists():
+            _check_base(trained, config.policy)
     with session.locked(is_final=lambda done: not done.metadata["result"].get("missing")) as done:
         if done:
             return session.end(done, _words(done), " is complete")
@@ -60,10 +61,10 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
 
 
 def _check_base(trained: StoredRun, policy: PolicyConfig) -> None:
-    """Raise ``UserError`` if a run trained adapters, and the weights below them are others today."""
+    """Raise ``UserError`` if the weights below the adapters of a run are others today."""
     then, now = trained.metadata.get("weights", {}).get("digest"), policy.weights_digest
     digests_compare = trained.metadata["identity"]["method_versions"].get("policy") == policy.method_version
-    if policy.lora.rank and digests_compare and then and now and then != now:
+    if digests_compare and then and now and then != now:
         raise UserError(
             f"run={trained.id}: its adapters were trained on other weights than those of policy={policy.name} today "
             f"(digest {now[:12]}, in the run {then[:12]})"

@@ -12,18 +12,14 @@ import transformers
 from torch import nn
 
 from bepo.core.errors import Missing, UserError
-from bepo.policies import LoRA
+from bepo.policies import ADAPTER_CONFIG, LoRA
 from bepo.store.json_files import read_object
-
-ADAPTER_CONFIG = "adapter_config.json"
-"""The file by which a folder of adapters is known."""
 
 
 def add_adapters(model: transformers.PreTrainedModel, settings: LoRA) -> None:
     """Put new adapters into a model and freeze all other weights. Until they are trained, its outputs stay the same.
 
-    Raises ``Missing`` without peft, and ``UserError``
-    for names of layers that the model does not have.
+    Raises ``Missing`` without peft, and ``UserError`` for names of layers that the model does not have.
     """
     try:
         import peft
@@ -46,9 +42,8 @@ def add_adapters(model: transformers.PreTrainedModel, settings: LoRA) -> None:
         torch.manual_seed(settings.seed)
         model.add_adapter(config)
     added: Any = model.peft_config["default"]  # pyright: ignore[reportArgumentType] (transformers declares no keys)
-    added.target_modules = sorted(
-        added.target_modules
-    )  # a set has another order, and so a file another digest, each time
+    # The order of a set differs between processes, and so would the digest of the saved file.
+    added.target_modules = sorted(added.target_modules)
 
 
 def save_adapters(model: transformers.PreTrainedModel, base: str, folder: Path) -> None:

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
-from bepo.policies.lm.adapters import ADAPTER_CONFIG, copy_sharing_frozen, load_adapters, save_adapters
+from bepo.policies import ADAPTER_CONFIG
+from bepo.policies.lm.adapters import copy_sharing_frozen, load_adapters, save_adapters
 from bepo.policies.lm.batching import Transitions, free_tokens, padded_micro_batches, response_ids, response_mask
 from bepo.policies.lm.chat import Chat, Content, end_of_answer
 from bepo.policies.lm.logit_mask import Ids, Trie, allowed_ids, mask_logits, token_trie
@@ -81,10 +82,9 @@ class LanguageModel:
         special: Any = tokenizer  # in its stubs an ID may also be text
         self.pad_id: int = special.pad_token_id
         self.end_ids = end_ids(tokenizer, model.generation_config)
+        # Not always eos_token: Gemma's template ends an answer with another one.
         end: Any = tokenizer.convert_tokens_to_ids(end_of_answer(tokenizer) or special.eos_token)
-        self.end_id: int = (
-            end if end in self.end_ids else special.eos_token_id
-        )  # Gemma's template does not end with eos
+        self.end_id: int = end if end in self.end_ids else special.eos_token_id
         self.max_prompt_length, self.max_response_length = max_prompt_length, max_response_length
         self.constrained, self.origin = constrained, origin
         self.device = torch.device(device)
