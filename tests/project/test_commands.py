@@ -44,6 +44,7 @@ NOT_RUN = {
     r"python -m bepo\.train env=verifiers": "needs a package; tests/envs/test_verifiers.py has an environment",
     r"python -m bepo\.sweep .*journal": "needs the folder /shared; tests/sweep/test_storage.py has a journal",
     r"python -m bepo\.view --watch": "serves until it is stopped; tests/explore has a server",
+    r"python -m bepo\.reproduce": "trains for minutes; CI runs it, and tests/commands has a small one",
     r"python -m bepo\.lab grid": "learns for minutes; tests/lab has a small grid",
     r"python -m bepo\.lab record": "measures for minutes; tests/lab/test_record.py has a small plan",
     r"python -m analysis results": "reads every published run; tests/analysis/test_results.py makes the page",
@@ -125,7 +126,7 @@ def test_every_reason_is_of_some_command():
     assert not [pattern for pattern in NOT_RUN if not any(re.match(pattern, command) for command in every)]
 
 
-SLOWEST = ("bench", "reproduce")  # reproduce trains 20 updates
+SLOWEST = ("bench", "reproduce")
 LONG = [pytest.param(target, marks=pytest.mark.long) for target in SLOWEST]
 
 
