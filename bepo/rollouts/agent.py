@@ -87,14 +87,14 @@ class Agent(Settings):
         tags, no Chinese characters, and words that the environment can read as an action. An environment that reads
         actions without case (``reads_case``) gets the text in lower case.
         """
-        if self.style == "brief" and self.reasoning:
+        if self.reads_bare_actions:
+            text = response.strip()
+            action = env.parse_action(text)
+            return ParsedResponse(action, text, action is not None)
+        if self.style == "brief":
             before, mark, after = response.rpartition(_MARK)
             text = (after if mark else before).strip()
             action = env.parse_action(text) if mark else None
-            return ParsedResponse(action, text, action is not None)
-        if self.style != "full":
-            text = response.strip()
-            action = env.parse_action(text)
             return ParsedResponse(action, text, action is not None)
         said = response if env.reads_case else response.lower()  # may become longer: "İ" becomes two characters
         tagged = _ACTION.search(said)
