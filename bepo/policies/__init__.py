@@ -73,6 +73,11 @@ class PolicyConfig(Plugin):
         """Return the policy before any warm start. Raises ``UserError`` if it cannot play ``env``."""
         raise NotImplementedError
 
+    def check_agent(self, agent: Agent) -> None:
+        """Raise ``UserError`` if responses of this policy cannot be what ``agent`` reads."""
+        if self.constrained and not agent.reads_bare_actions:
+            raise UserError(f"policy.constrained=true: a response is {asks_for_more(agent)}")
+
     def check_weights(self) -> None:
         """Raise ``UserError`` if the weights can be found neither here nor on the model hub.
 
@@ -113,6 +118,12 @@ class PolicyConfig(Plugin):
     def recomputes_activations(self) -> bool:
         """Whether the backward pass recomputes activations to save memory (gradient checkpointing)."""
         return False
+
+
+def asks_for_more(agent: Agent) -> str:
+    """Return, for an error message, what is wrong with bare actions where ``agent`` reads none."""
+    style = "agent.style=full" if agent.style == "full" else "agent.reasoning=true"
+    return f"an action alone, but {style} asks for more; choices: agent.style=brief, agent.style=compact"
 
 
 policies = Registry[PolicyConfig](__name__, "policy", "policy")

@@ -11,7 +11,7 @@ from bepo.core.errors import Missing, UserError, why
 from bepo.core.phases import report
 from bepo.core.settings import setting
 from bepo.envs import Environment
-from bepo.policies import PolicyConfig, register
+from bepo.policies import PolicyConfig, asks_for_more, register
 from bepo.policies.tiny import WarmStart
 from bepo.rollouts.agent import Agent
 from bepo.store.files import check_regular, digest, digest_of_file
@@ -43,6 +43,11 @@ class PretrainedText(PolicyConfig):
     def warm_start_settings(self) -> WarmStart | None:
         """The settings of the fit to demonstrations before training; None: no such fit."""
         return self.warm_start
+
+    def check_agent(self, agent: Agent) -> None:
+        super().check_agent(agent)
+        if self.warm_start and not agent.reads_bare_actions:
+            raise UserError(f"policy.warm_start: a demonstrated response is {asks_for_more(agent)}")
 
     @property
     def trains_adapters(self) -> bool:

@@ -12,7 +12,6 @@ from bepo.credit import estimators
 from bepo.envs import environments
 from bepo.losses import losses
 from bepo.policies import policies
-from bepo.policies.pretrained import PretrainedText
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
@@ -185,13 +184,7 @@ class Config(Settings):
             _ = self.evaluation.sampling  # refuses a temperature of 0
         if self.policy.constrained and self.env.free_text:
             raise UserError(f"policy.constrained=true: needs a list of allowed actions; {self.env.free_text}")
-        if not self.agent.reads_bare_actions:
-            style = "agent.style=full" if self.agent.style == "full" else "agent.reasoning=true"
-            asks = f"an action alone, but {style} asks for more; choices: agent.style=brief, agent.style=compact"
-            if self.policy.constrained:
-                raise UserError(f"policy.constrained=true: a response is {asks}")
-            if isinstance(self.policy, PretrainedText) and self.policy.warm_start:
-                raise UserError(f"policy.warm_start: a demonstrated response is {asks}")
+        self.policy.check_agent(self.agent)
         if self.credit.n_continuations and self.backend.name != "local":
             raise UserError(f"credit={self.credit.name}: needs continuations of episodes; choices: backend=local")
         if self.rollout.mixed_groups and self.rollout.trajectories_per_task < 2:
