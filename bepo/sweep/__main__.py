@@ -26,7 +26,7 @@ from bepo.sweep.plan import PlannedRun, note_cells, plan_runs
 from bepo.sweep.pool import Pool
 from bepo.sweep.ray_pool import RayPool
 from bepo.sweep.show import Brief, View, failures, format_duration, format_plan, format_summary, format_time
-from bepo.sweep.studies import PlannedStudy, compose_study, config_errors, studies_of_paper
+from bepo.sweep.studies import PlannedStudy, compose_study, config_errors, format_studies, studies_of_paper
 from bepo.sweep.trials import find_study, format_status, time_estimates
 from bepo.sweep.tune import Tuning
 from bepo.sweep.wandb_table import grid_rows, trial_rows, upload_ledger
@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "items",
         nargs="*",
         metavar="NAME | OVERRIDE",
-        help="studies (default: those of the paper except tune_*; `all`: with tune_*), and overrides",
+        help="studies, and overrides; `all`: the studies of the paper; none: list the studies, or with --dry-run plan "
+        "those of the paper except tune_*",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the cells and their cost, train nothing")
     parser.add_argument("--retrain", action="store_true", help="also train runs that are in paper/runs")
@@ -70,7 +71,11 @@ def _shard(text: str) -> slice:
 def _sweep(options: Namespace) -> int:
     began = time.monotonic()
     overrides = [item for item in options.items if "=" in item or item.startswith("~")]
-    studies, errors = _compose([item for item in options.items if item not in overrides], overrides)
+    names = [item for item in options.items if item not in overrides]
+    if not names and not options.dry_run:
+        say(f"{format_studies()}\n\nNo study is named, so nothing is trained. `all` names those of the paper.")
+        return 2
+    studies, errors = _compose(names, overrides)
     grids = [study for study in studies if not study.is_tuning]
     runs, jobs, results = plan_runs(grids), _jobs(options.jobs, studies), Path(studies[0].config.results)
     runs = runs[options.shard] if options.shard else runs

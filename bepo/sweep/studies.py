@@ -111,6 +111,13 @@ def studies_of_paper() -> list[str]:
     return [name for name in names if not _says(name).get("extension")]
 
 
+def format_studies() -> str:
+    """Return a line for each study: its name and its question."""
+    names = study_names()
+    width = max(map(len, names))
+    return "\n".join(f"{name:{width}}  {_says(name).get('question', '')}".rstrip() for name in names)
+
+
 def _says(name: str) -> dict[str, Any]:
     """Return the ``study`` part of a study's file without composing it; empty if the file is not valid YAML."""
     try:

@@ -393,6 +393,15 @@ def test_a_repository_may_have_any_name(tmp_path, monkeypatch):
     assert composition.compose_with_hydra(folder / "experiments", "main_sokoban", ["tier=laptop"]).tier == "laptop"
 
 
+@pytest.mark.parametrize("arguments", [(), ("--jobs=1", "tier=smoke")])
+def test_without_a_name_it_lists_the_studies_and_trains_nothing(arguments, tmp_path):
+    command = sweep(tmp_path / "results", *arguments)
+    out, _ = command.communicate()
+    assert command.returncode == 2 and not (tmp_path / "results").exists()
+    assert re.search(r"^gate_form +Is a soft gate, which opens gradually with evidence, better", out, re.M)
+    assert out.splitlines()[-1].startswith("No study is named, so nothing is trained.")
+
+
 @pytest.mark.parametrize("module", ["bepo.sweep", "bepo.train", "analysis"])
 def test_ctrl_c_while_a_command_is_imported(module, tmp_path):
     """A package that is imported early takes its time: the signal comes meanwhile."""
