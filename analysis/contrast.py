@@ -155,7 +155,11 @@ def slope(rows: Sequence[str]) -> dict[str, float]:
 
 def mean_difference(pairs: Sequence[Sequence[str]]) -> dict[str, float]:
     """Return the weights of the mean over pairs (more, less) of their differences."""
-    return {row: sign / len(pairs) for pair in pairs for row, sign in zip(pair, (1, -1), strict=True)}
+    weights: dict[str, float] = {}
+    for more, less in pairs:  # a row may be in several pairs
+        weights[more] = weights.get(more, 0) + 1 / len(pairs)
+        weights[less] = weights.get(less, 0) - 1 / len(pairs)
+    return weights
 
 
 def holm_adjusted(p: Sequence[float]) -> np.ndarray:

@@ -22,7 +22,7 @@ def by_environment(runs: Iterable[Run]) -> dict[str, list[list[Run]]]:
     methods = [{run.method for run in same} for same in shared]
     return {
         method: [[run for run in same if run.method == method] for same in shared]
-        for method in (set.intersection(*methods) if methods else set())
+        for method in (sorted(set.intersection(*methods)) if methods else [])
     }
 
 

@@ -62,6 +62,8 @@ class PPO(Estimator):
         tokens = batch.tokens
         if tokens is None or len(tokens.value) != len(tokens.logprob):
             raise UserError("credit=ppo needs a critic's value of every response token, which these rollouts lack")
+        if (tokens.response_length == 0).any():
+            raise UserError("credit=ppo needs a token in every response, which these rollouts lack")
         value = tokens.value.astype(np.float64)
         transition = np.repeat(np.arange(len(batch)), tokens.response_length)
         advantage = self._turns(batch, value)[transition] if self.scope == "turn" else self._tokens(batch, value)

@@ -69,7 +69,7 @@ class ProxMO(OutcomeTerm):
 
     @property
     def mixes_groups(self) -> bool:
-        return self.temperature > 0 or super().mixes_groups
+        return True  # the words that count are those of all groups
 
     def __call__(self, batch: RolloutBatch) -> Credit:
         outcome = self.outcome(batch, self.std)

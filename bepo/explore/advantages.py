@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,11 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
 from bepo.credit import Estimator, estimators, make
 
-PARTS = {"outcome": "outcome", "step": "step", "rho": "gate", "value": "value"}
-"""The terms of an estimator that are shown below its advantage, and their names on the page."""
+PARTS = ("outcome", "step", "rho", "value")
+"""The terms of an estimator that are shown below its advantage. ``rho`` is a gate, or else a weight of the outcome."""
+PAPERS = "gated_bepo"
+"""The estimator whose gate and fixed-point values the page shows of every run."""
+_MAY_BE_NAN = ("expert_steps", "next_expert_steps")  # NaN: the expert finds no way
 
 
 @dataclass
@@ -40,7 +43,8 @@ def strips(batch: RolloutBatch, credit: Mapping[str, Any]) -> list[Strip]:
     for name, estimator in chosen.items():
         if estimator is not None and applies(estimator, batch):
             result = estimator.credit_of(batch)
-            shown = {PARTS[term]: values for term, values in result.terms.items() if term in PARTS}
+            names = dict(zip(PARTS, PARTS)) | {"rho": "weight" if result.gate is None else "gate"}
+            shown = {names[term]: values for term, values in result.terms.items() if term in PARTS}
             label = estimator.label or name
             made.append(Strip(name, label, name == trained, result.advantage, shown if len(shown) > 1 else {}))
     return made
@@ -52,7 +56,13 @@ def applies(estimator: Estimator, batch: RolloutBatch) -> bool:
         return False
     if estimator.needs_actions and not batch.has_actions:
         return False
-    return all(name in batch.extras and not np.isnan(batch.extras[name]).all() for name in estimator.needs)
+    absent = {name: np.isnan(batch.extras[name]) if name in batch.extras else np.True_ for name in estimator.needs}
+    return not any(where.all() if name in _MAY_BE_NAN else where.any() for name, where in absent.items())
+
+
+def paper_part(strips: Sequence[Strip], part: str) -> Float[np.ndarray, " N"] | None:
+    """Return the gate or the value of the paper's estimator; None if it is not among the strips."""
+    return next((strip.parts.get(part) for strip in strips if strip.name == PAPERS), None)
 
 
 def configured(name: str, settings: Mapping[str, Any]) -> Estimator | None:

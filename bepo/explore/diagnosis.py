@@ -128,16 +128,20 @@ def spreads(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def histograms(table: pd.DataFrame, bins: int = 30) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return counts (bins,) and edges (bins + 1,) of the advantage and each term in the table of ``terms``."""
+    """Return counts (bins,) and edges (bins + 1,) of the finite values of the advantage and each term of ``terms``."""
     numbers = table.drop(columns="realised return").astype(float)
-    return {str(name): np.histogram(numbers[name], bins) for name in numbers}
+    return {str(name): np.histogram(column[np.isfinite(column)], bins) for name, column in numbers.items()}
 
 
 def calibration(table: pd.DataFrame, bins: int = 5) -> pd.DataFrame | None:
-    """Return the mean value and realised return in bins of the value; None if the table has no values."""
+    """Return the mean value and realised return in bins of the value; None if the table has no values.
+
+    Bins have equally many transitions, but equal values share a bin, so there may be fewer.
+    """
     if "value" not in table:
         return None
-    binned = table.assign(bin=pd.qcut(table["value"], bins, duplicates="drop", labels=False))
+    rank = table["value"].rank()  # the mean rank of equal values
+    binned = table.assign(bin=np.ceil(rank * bins / rank.count()) - 1)
     return binned.groupby("bin").agg(
         **{"value": ("value", "mean"), "realised return": ("realised return", "mean"), "transitions": ("value", "size")}
     )

@@ -13,7 +13,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from bepo.core.batch import RolloutBatch
-from bepo.explore.advantages import strips
+from bepo.explore.advantages import paper_part, strips
 from bepo.explore.frames import read_rollouts
 from bepo.explore.groups import Plain, groups, summaries
 from bepo.store.archive import POLICIES
@@ -49,9 +49,10 @@ def episodes(run: StoredRun) -> Iterator[EpisodeGroup]:
     for update in sorted(run.rollouts()):
         batch = read_rollouts(run, update)
         credit = strips(batch, run.config["credit"])
-        gate = next((strip.parts["gate"] for strip in credit if "gate" in strip.parts), None)
         shown = groups(batch, credit, prompts_and_responses(batch, tokenizer))
-        yield from _with_summaries(f"update {update}", batch, summaries(batch, gate, kinds), shown)
+        yield from _with_summaries(
+            f"update {update}", batch, summaries(batch, paper_part(credit, "gate"), kinds), shown
+        )
 
 
 def _groups(
@@ -88,7 +89,8 @@ def transcript_batch(rows: Sequence[Mapping[str, Any]], horizon: int | None) -> 
             valid = step.get("valid", step["action"] is not None)
             got = {"r": step["reward"], "action": step["action"], "valid": valid, "done": None}
             transitions.append(place | got)
-        failure = "truncation" if row.get("broken") or len(steps) == horizon else "failure"
+        cut = row.get("broken") or row.get("overlong") or len(steps) == horizon
+        failure = "truncation" if cut else "failure"
         transitions[-1] |= {"done": "success" if row["success"] else failure, "task_score": row["task_score"]}
     return RolloutBatch.from_rows(transitions)
 

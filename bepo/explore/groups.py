@@ -13,7 +13,7 @@ from PIL import Image
 
 from bepo.core.batch import RolloutBatch, Terminal
 from bepo.core.graph import RolloutGraph
-from bepo.explore.advantages import Strip
+from bepo.explore.advantages import Strip, paper_part
 from bepo.explore.layout import layout
 
 Plain = dict[str, Any]
@@ -26,7 +26,7 @@ def groups(batch: RolloutBatch, strips: Sequence[Strip], words: Words | None) ->
     Episodes refer to texts by their index in ``texts``. Strips are in the order of the group's transitions.
     """
     graph = RolloutGraph(batch)
-    value = next((s.parts["value"] for s in strips if "value" in s.parts), None)
+    value = paper_part(strips, "value")
     ends, actions = np.append(batch.group_start[1:], len(batch)), batch.actions
     for number, (start, end) in enumerate(zip(batch.group_start.tolist(), ends.tolist())):
         at = np.arange(start, end)

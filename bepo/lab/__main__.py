@@ -42,6 +42,7 @@ from bepo.lab.record import KINDS, LabCell, Report, learnable, measure_missing, 
 from bepo.lab.replay import REPLAYED, recorded, replay
 from bepo.lab.sampled import SAMPLED, measure, sample
 from bepo.lab.words import (
+    DEFAULT_ENV,
     LEARNING_WORLDS,
     LIKE,
     WORLDS,
@@ -53,6 +54,7 @@ from bepo.lab.words import (
     read_estimates,
     read_sampling,
     read_settings,
+    refuse_without_effect,
     split_words,
 )
 from bepo.lab.worlds import WorldSettings
@@ -116,7 +118,8 @@ def _run(options: argparse.Namespace) -> None:
 def _measured(options: argparse.Namespace) -> pd.DataFrame:
     names, given = split_words(options.words)
     scene, dials, how = read_settings(given)
-    estimates = read_estimates(names, alone=options.what == "bias")
+    refuse_without_effect(options.what, given)
+    estimates = read_estimates(names, alone=options.what == "bias", env=given.get("like", DEFAULT_ENV))
     if options.what == "fidelity" and scene.equal_to:
         print(_equal(scene, dials, how, estimates))
     return {"fidelity": _fidelity, "learn": _learn, "bias": _bias}[options.what](scene, dials, how, estimates)
@@ -125,6 +128,7 @@ def _measured(options: argparse.Namespace) -> pd.DataFrame:
 def _grid(options: argparse.Namespace) -> None:
     names, given = split_words(options.words)
     read_settings(given)  # refuses unknown ones
+    refuse_without_effect("learn", given)
     register_configs()
     chosen, left_out = learnable(names or studies_of_paper())
     at = " ".join(sorted(word for word in options.words if word not in names))

@@ -95,7 +95,7 @@ def bias(estimate: Estimate, every: Probe, probability: np.ndarray) -> tuple[flo
     """Compare the expected update with the true gradient of success.
 
     The first number is the best scale, the second the relative distance that is left at this scale: 0 for an unbiased
-    direction. Raises ``UserError`` where success does not depend on the policy.
+    direction, NaN if the expected update is 0. Raises ``UserError`` where success does not depend on the policy.
     """
     update = expected_update(estimate, every, probability)
     true = every.gradient[0]
@@ -103,4 +103,5 @@ def bias(estimate: Estimate, every: Probe, probability: np.ndarray) -> tuple[flo
     if square == 0:
         raise UserError("exact bias: the true gradient is 0; is lab.horizon long enough for a success?")
     scale = float((update * true).sum()) / square
-    return scale, float(np.sqrt(((update - scale * true) ** 2).sum() / square)) / (abs(scale) or 1.0)
+    left = float(np.sqrt(((update - scale * true) ** 2).sum() / square))
+    return scale, left / abs(scale) if scale else np.nan if left == 0 else np.inf

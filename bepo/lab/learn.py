@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from bepo.core.errors import UserError
 from bepo.core.settings import Settings, setting
 from bepo.lab.policies import log_linear, softmax
 from bepo.lab.probe import Estimate, Probe
@@ -56,7 +57,10 @@ def test_worlds(worlds: Worlds) -> Int[np.ndarray, " n"]:
     """Return the worlds that success is measured on.
 
     Training draws the others if worlds share features. Else nothing carries over to them, and training draws all.
+    Raises ``UserError`` if there are too few.
     """
+    if worlds.share_features and worlds.n_worlds < 4:
+        raise UserError(f"lab.worlds={worlds.n_worlds}: learning tests on a quarter of them; choices: 4 or more")
     return np.arange(min(_TEST, worlds.n_worlds // 4 if worlds.share_features else worlds.n_worlds))
 
 

@@ -41,6 +41,11 @@ class GameSettings(Settings):
 
     group = "lab"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.continuations % 2:
+            raise UserError(f"lab.continuations={self.continuations}: must be even, half for each estimate")
+
 
 @dataclass(frozen=True)
 class Listed:

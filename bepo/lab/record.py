@@ -56,6 +56,8 @@ from bepo.sweep.studies import studies_of_paper
 
 LAB_VERSION = 1
 """Version of the lab's own code. Raise it when the same settings give other numbers."""
+TEXTS_VERSION = 2
+"""Version of the texts of states in enumerated worlds, for estimators that read them. 2: states 0 to 9 have a word."""
 PLAN = PAPER / "lab.yaml"
 RECORDED = PAPER / "lab"
 RECORDED_MEASURES: Mapping[str, Sequence[str]] = {
@@ -83,6 +85,8 @@ class LabCell:
         """What makes the numbers: settings of lab and estimator and the method versions, 16 hex digits."""
         credit = None if self.estimator in CONTROLS else _credit(self.estimator, self._env)
         versions = {"lab": LAB_VERSION, "run": METHOD_VERSION, "credit": credit and credit.method_version}
+        if credit and self.kind != "sampled" and "state texts" in credit.traits["needs"]:
+            versions["texts"] = TEXTS_VERSION
         estimator = self.estimator if credit is None else identity(credit)
         return digest(json.dumps([self.kind, self._lab, estimator, versions], sort_keys=True), 16)
 

@@ -110,7 +110,7 @@ def as_batch(
         valid=np.ones(len(group), bool),
         task_score=success,
         state_group=(distinct // (n + 2)).astype(np.int32),
-        state_key=[str(c % (n + 2)) for c in distinct],
+        state_key=[f"s{c % (n + 2)}" for c in distinct],  # a word: TF-IDF has none of one character
         row=np.arange(len(group)),
         action=action.astype(np.int32),
         action_key=[str(a) for a in range(worlds.n_actions)],

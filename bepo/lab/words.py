@@ -93,14 +93,30 @@ def read_settings(given: dict[str, Any]) -> tuple[LabSettings, WorldSettings, Le
     return scene, dials, how
 
 
-def read_estimates(names: list[str], alone: bool) -> dict[str, Estimate]:
+_OF_LEARNING = {item.name for item in fields(Learning)} - {"group_size", "seed"}
+_NOT_READ = {
+    "fidelity": _OF_LEARNING,
+    "learn": {"icc", "groups", "equal_to"},
+    "bias": {"success", "icc", "groups", "equal_to"} | _OF_LEARNING,
+}
+"""The settings that a command does not read."""
+
+
+def refuse_without_effect(what: str, given: Iterable[str]) -> None:
+    """Raise ``UserError`` if ``lab what`` does not read one of the settings that a command line names."""
+    if ignored := sorted(_NOT_READ[what].intersection(given)):
+        read = [name for name, names in _NOT_READ.items() if ignored[0] not in names]
+        raise UserError(f"lab {what}: {ignored[0]} has no effect; choices: lab {', lab '.join(read)}")
+
+
+def read_estimates(names: list[str], alone: bool, env: str = DEFAULT_ENV) -> dict[str, Estimate]:
     """Return the estimates with these names; without names, every one that the lab can apply.
 
-    ``alone`` asks for estimators whose groups do not influence each other.
+    ``alone`` asks for estimators whose groups do not influence each other. ``env``: as in ``read_credit``.
     """
     register_configs()
     known = (n for n, cls in estimators().items() if not obstacle(cls) and not (alone and cls().mixes_groups))
-    return {name: read_estimate(name, alone) for name in names or [*known, *CONTROLS]}
+    return {name: read_estimate(name, alone, env) for name in names or [*known, *CONTROLS]}
 
 
 def obstacle(credit: Estimator | type[Estimator]) -> str:
@@ -110,11 +126,11 @@ def obstacle(credit: Estimator | type[Estimator]) -> str:
     return "needs a policy's continuations; choices: continuations_4 and the like" if COLUMN in credit.needs else ""
 
 
-def read_estimate(text: str, alone: bool) -> Estimate:
+def read_estimate(text: str, alone: bool, env: str = DEFAULT_ENV) -> Estimate:
     """Return the estimate that a word names: a control, or an estimator or preset with its settings."""
     if text in CONTROLS:
         return CONTROLS[text]
-    credit = read_credit(text)
+    credit = read_credit(text, env)
     if reason := obstacle(credit):
         raise UserError(f"credit={credit.name} {reason}")
     if alone and credit.mixes_groups:

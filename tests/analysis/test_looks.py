@@ -10,7 +10,7 @@ from statsmodels.stats.multitest import multipletests
 
 from analysis.claims.blocks import CLAIMED
 from analysis.claims.looks import BLOCK_MEASURES, BlockClaim, Look, Plan, decide, level, read_plan, rejected, speed
-from analysis.contrast import Contrast
+from analysis.contrast import Contrast, mean_difference
 from analysis.data.methods import name_of
 from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import Run
@@ -300,3 +300,8 @@ def test_a_preset_that_is_a_method_of_another_paper_has_a_row_of_its_own(tmp_pat
 
 def shown_in_blocks(results):
     return texts(table_of(results, "blocks-methods"))
+
+
+def test_a_row_of_several_pairs_counts_in_each():
+    assert mean_difference([["a", "base"], ["b", "base"]]) == {"a": 0.5, "base": -1.0, "b": 0.5}
+    assert mean_difference([["a", "b"], ["b", "c"]]) == {"a": 0.5, "b": 0.0, "c": -0.5}

@@ -142,3 +142,15 @@ def test_the_critic_learns_and_its_checkpoint_restores_it(tmp_path):
     )
     fresh.load(tmp_path)
     np.testing.assert_array_equal(valued(fresh, batch).tokens.value, before)
+
+
+@pytest.mark.parametrize("scope", ["trajectory", "response", "turn"])
+def test_responses_without_tokens_are_refused(scope):
+    """Rewards and ends stand on a response's last token: an empty response would change that of another."""
+    rows = [
+        {"uid": 0, "traj": k, "t": 0, "obs": "s", "next": "e", "r": float(k), "valid": True, "done": "failure"}
+        | {"prompt_ids": [0], "response_ids": [1] * k, "logprobs": [0.0] * k, "values": [0.5] * k}
+        for k in range(2)
+    ]
+    with pytest.raises(UserError, match="a token in every response"):
+        PPO(scope=scope)(RolloutBatch.from_rows(rows))

@@ -5,7 +5,7 @@ import pytest
 
 from bepo.core.graph import RolloutGraph
 from bepo.credit import make
-from bepo.explore.advantages import strips
+from bepo.explore.advantages import applies, paper_part, strips
 from bepo.explore.compare import first_difference, pairs
 from bepo.explore.episodes import episodes, transcript_batch
 from bepo.explore.groups import groups
@@ -22,6 +22,32 @@ def test_strips_are_the_estimators_own_first_with_its_settings():
     assert list(found[0].parts) == ["outcome", "step", "gate", "value"]
     names = {strip.name for strip in found}
     assert {"grpo", "gigpo", "graphgpo"} < names and not {"ppo", "oracle"} & names  # no critic and no expert here
+
+
+@pytest.mark.parametrize("name", ["grpo", "gagpo", "batch_bepo", "empg", "gated_bepo"])
+def test_gate_and_values_of_the_page_are_those_of_the_paper(name):
+    """AdaStep's weights are no gates, and Batch-BEPO's or GAGPO's values no fixed points."""
+    rollouts = batch()
+    found = strips(rollouts, {"name": name})
+    terms = make("gated_bepo")(rollouts).terms
+    np.testing.assert_array_equal(paper_part(found, "gate"), terms["rho"])
+    np.testing.assert_array_equal(paper_part(found, "value"), terms["value"])
+    assert {s.name for s in found if "gate" in s.parts} == {"gated_bepo", "ecpo"}
+    assert {s.name for s in found if "weight" in s.parts} == {"adastep", "proxmo"}
+    shown = [node.get("value") for group in groups(rollouts, found, None) for node in group["graph"]["nodes"]]
+    expected = dict(zip(rollouts.state.tolist(), terms["value"].round(4).tolist()))
+    assert {v for v in shown if v is not None} == set(expected.values())
+
+
+def test_an_estimator_is_left_out_if_one_value_of_its_column_is_missing():
+    rollouts = batch()
+    entropy = np.ones(len(rollouts))
+    assert applies(make("empg"), rollouts.with_columns(entropy=entropy))
+    entropy[2] = np.nan
+    assert not applies(make("empg"), rollouts.with_columns(entropy=entropy))
+    steps = {"expert_steps": entropy, "next_expert_steps": entropy}  # here NaN says that the expert finds no way
+    assert applies(make("oracle"), rollouts.with_columns(**steps))
+    assert not applies(make("oracle"), rollouts)
 
 
 def test_an_estimator_that_nobody_knows_leaves_the_others():
@@ -74,6 +100,9 @@ def test_transcripts_end_as_their_rows_say():
     rows = [transcript("t", "ab", True), transcript("t", "ab", False), transcript("t", "abc", False)]
     found = transcript_batch(rows, horizon=3)
     assert found.terminal[found.last].tolist() == [1, 2, 3] and found.n_groups == 3
+    too_long = transcript("t", "ab", False) | {"overlong": True}
+    found = transcript_batch([too_long], horizon=3)
+    assert found.terminal[found.last].tolist() == [3]
 
 
 def test_older_transcripts_do_not_say_whether_a_response_was_valid():

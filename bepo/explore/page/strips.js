@@ -21,7 +21,7 @@ function stripTable(view) {
   };
   group.strips.forEach((strip, i) => {
     row(h("button", {class: "name", "aria-pressed": String(i === view.strip), title: strip.own ? "the run's own estimator, with its settings" : "with default settings; press to colour the graph", onclick: () => view.colour(i)}, (strip.own ? "● " : "") + strip.label), strip.advantage, false);
-    if (strip.own || strip.parts.gate) for (const [name, all] of Object.entries(strip.parts)) row(h("div", {class: "name part"}, name), all, true);
+    if (strip.own || strip.parts.gate || strip.parts.weight) for (const [name, all] of Object.entries(strip.parts)) row(h("div", {class: "name part"}, name), all, true);
   });
   view.onstep.push(t => {
     grid.querySelectorAll(".now").forEach(cell => cell.classList.remove("now"));
