@@ -54,8 +54,8 @@ class PolicyConfig(Plugin):
     """The base class of policies, with the settings that all of them have."""
 
     max_prompt_length: int = setting(2048, at_least=1, at_most=1_000_000)
-    """Maximum number of tokens of a prompt, picture included. A longer prompt ends its episode as a failure; a longer
-    first prompt is an error."""
+    """Maximum number of tokens of a prompt, picture included. A longer prompt truncates its episode; a longer first
+    prompt is an error."""
     max_response_length: int = setting(512, at_least=1, at_most=1_000_000)
     """Maximum number of tokens of a response, end-of-sequence token included."""
     constrained: bool = False

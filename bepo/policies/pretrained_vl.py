@@ -27,7 +27,8 @@ class PretrainedVL(PolicyConfig):
     min_pixels: int = setting(252 * 252, at_least=1)
     """Smaller pictures are enlarged. A board of 96 x 96 pixels becomes 252 x 252, or 81 image tokens (verl-agent)."""
     max_prompt_length: int = setting(1024, at_least=1)
-    """Maximum number of tokens of a prompt, picture included; a longer prompt is an error."""
+    """Maximum number of tokens of a prompt, picture included. A longer prompt truncates its episode; a longer first
+    prompt is an error."""
     freeze_vision: bool = False
     """Whether to keep the pretrained weights of the vision tower."""
     gradient_checkpointing: bool = setting(True, identity=False)

@@ -57,7 +57,8 @@ class TinyModel(PolicyConfig):
     """The standard deviation of the initial weights. transformers' default, 0.02, suits widths near 1,000. With 0.1,
     models of width 64 or 128 learn to imitate much sooner, but then memorise pictures (docs/laptop.md)."""
     max_prompt_length: int = setting(128, at_least=1, at_most=1_000_000)
-    """Maximum number of tokens of a prompt, picture included; a longer prompt is an error."""
+    """Maximum number of tokens of a prompt, picture included. A longer prompt truncates its episode; a longer first
+    prompt is an error."""
     max_response_length: int = setting(2, at_least=1, at_most=1_000_000)
     """Maximum number of tokens of a response, end-of-sequence token included."""
     seed: int = setting(0, at_least=0)

@@ -51,6 +51,7 @@ class Optimisation(Settings):
     critic: CriticSettings = field(default_factory=CriticSettings)
     """The critic's settings, for estimators that need a critic."""
     micro_batch_tokens: int = setting(16384, at_least=1, identity=False)
-    """Maximum number of tokens in a micro-batch, padding included. It limits memory, and changes only rounding."""
+    """Maximum number of tokens in a micro-batch, padding included. It limits memory, and changes only rounding.
+    `backend=verl` reads `backend.micro_batch_tokens` instead."""
 
     group = "training"

@@ -1,5 +1,6 @@
 """verl's own loss around ours: its value, by hand, and that padding rows change no gradient."""
 
+from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from tensordict import TensorDict
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
+from verl.utils.metric import Metric
 from verl.utils.torch_functional import masked_whiten
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
@@ -30,16 +32,16 @@ LENGTHS = (4, 2, 5)  # response tokens of the transitions without padding
 PROMPT = 3
 
 
-def batch(pads: int) -> TensorDict:
-    """Three transitions and ``pads`` padding rows of one masked token, as verl lays them out."""
+def batch(pads: int, rows: Sequence[int] = range(3)) -> TensorDict:
+    """Some of three transitions and ``pads`` padding rows of one masked token, as verl lays them out."""
     generator = torch.Generator().manual_seed(0)
-    lengths = [*LENGTHS, *[1] * pads]
+    lengths = [*[LENGTHS[i] for i in rows], *[1] * pads]
     draw = [torch.randn(n, generator=generator) for n in LENGTHS * 5]
     columns = {}
     for k, name in enumerate(("old_log_probs", "advantages", "ref_log_prob", "values", "returns")):
         real = draw[3 * k : 3 * k + 3]
-        columns[name] = [*real, *[torch.full((1,), 9.0)] * pads]  # whatever a padding row holds
-    columns["response_mask"] = [torch.full((n,), float(i < 3)) for i, n in enumerate(lengths)]
+        columns[name] = [*[real[i] for i in rows], *[torch.full((1,), 9.0)] * pads]  # whatever a padding row holds
+    columns["response_mask"] = [torch.full((n,), float(i < len(rows))) for i, n in enumerate(lengths)]
     columns["prompts"] = [torch.zeros(PROMPT, dtype=torch.long)] * len(lengths)
     columns["responses"] = [torch.zeros(n, dtype=torch.long) for n in lengths]
     nested = {k: torch.nested.as_nested_tensor(v, layout=torch.jagged) for k, v in columns.items()}
@@ -196,6 +198,38 @@ def test_the_actors_gradient(loss):
     for padded, plain in zip(with_pads, without):
         torch.testing.assert_close(padded, plain, rtol=0, atol=0)
     assert all(not g.any() for g in with_pads[len(LENGTHS) :])
+
+
+@pytest.mark.parametrize("loss", [PPOClip(), GSPO(), DrGRPO(length=5)], ids=str)
+def test_the_actors_statistics_are_means_over_tokens(loss):
+    """Whatever the aggregation of the loss, and however transitions and padding are cut into micro-batches."""
+    generator = torch.Generator().manual_seed(1)
+    log_probs = [torch.randn(PROMPT + n, generator=generator) for n in LENGTHS]
+
+    def statistics(*micro_batches: tuple[int, Sequence[int]]) -> dict[str, float]:
+        found = {}
+        for pads, rows in micro_batches:
+            data = batch(pads, rows)
+            tokens = [*[log_probs[i] for i in rows], *[torch.ones(PROMPT + 1)] * pads]
+            lengths = [torch.zeros(len(t)).long() for t in tokens]
+            data["input_ids"] = torch.nested.as_nested_tensor(lengths, layout=torch.jagged)
+            for name, value in {"dp_size": 1, "batch_num_tokens": sum(LENGTHS), "global_batch_size": 9}.items():
+                data.set_non_tensor(name, value)
+            out = {"log_probs": torch.nested.as_nested_tensor(tokens, layout=torch.jagged)}
+            _, metrics = loss_of_actor(loss)(model_output=out | {"entropy": out["log_probs"] * 0.5}, data=data)
+            for name, metric in metrics.items():
+                if isinstance(metric, Metric):
+                    found.setdefault(name, Metric(metric.aggregation)).extend(metric)
+        return {name: float(metric.aggregate()) for name, metric in found.items()}
+
+    whole = statistics((0, (0, 1, 2)))
+    assert len([name for name in whole if name.startswith("loss/")]) >= 2
+    for cut in ([(0, (0, 1)), (0, (2,))], [(0, (0,)), (PADS, (1, 2))], [(0, (0, 1, 2)), (PADS, ())]):
+        assert statistics(*cut) == pytest.approx(whole, rel=1e-5, abs=1e-6)
+    new = torch.cat([row[PROMPT - 1 : -1] for row in log_probs])
+    reference = batch(0)["ref_log_prob"].values()
+    assert whole["actor/entropy_loss"] == pytest.approx(0.5 * new.mean().item(), rel=1e-5)
+    assert whole["kl_loss"] == pytest.approx(low_var_kl(new, reference, torch.ones_like(new)).mean().item(), rel=1e-4)
 
 
 def test_the_critics_gradient():

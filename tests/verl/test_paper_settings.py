@@ -4,9 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
+from safetensors.torch import load_file
 
 from bepo.core.errors import UserError
 from bepo.envs.sokoban import Sokoban
@@ -16,6 +18,8 @@ from bepo.rollouts.agent import Agent
 from bepo.runs.compose import register_configs
 from bepo.runs.session import make_setup
 from bepo.store.runs import RunFolder
+from bepo.training.verl.engine import VerlEngine
+from bepo.training.verl.quiet import Quiet
 from bepo.training.verl.settings import compose
 
 register_configs()
@@ -70,7 +74,7 @@ def test_the_row(configured, weights, env, model, credit):
     assert config.training.minibatch_size == minibatch_size and config.updates == 150
     most = config.backend.micro_batch_tokens  # of packed transitions, torch's attention computes tokens x tokens
     assert actor.ppo_max_token_len_per_gpu == (most if model == "vl" else min(most, 4 * (prompt + response)))
-    assert composed.critic.ppo_max_token_len_per_gpu == actor.ppo_max_token_len_per_gpu >= prompt + response
+    assert composed.critic.ppo_infer_max_token_len_per_gpu == actor.ppo_max_token_len_per_gpu >= prompt + response
     assert actor.optim.lr == 1e-6
     assert composed.actor_rollout_ref.model.use_fused_kernels and not composed.critic.model.use_fused_kernels
     for part in (composed.actor_rollout_ref, composed.critic):  # without flash-attn, pictures are padded
@@ -86,6 +90,50 @@ def test_what_verl_refuses_is_one_line(configured):
     with pytest.raises(UserError, match=r"verl refuses these settings: .*micro_batch_size") as refused:
         compose(config.backend, setup, config.policy.path)
     assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "env, model, override, words",
+    [
+        ("sokoban", "vl", "credit=ppo_ungrouped", "no critic that reads pictures; choices: backend=local"),
+        ("alfworld", "small", "policy.lora={rank:8,seed:1}", "policy.lora.seed=1: backend=verl draws adapters without"),
+    ],
+)
+def test_what_verl_cannot_do_is_refused_before_anything_starts(configured, env, model, override, words):
+    config, setup = configured(env, model, override)
+    with pytest.raises(UserError, match=words):
+        VerlEngine(config.backend, setup, Quiet(None))
+
+
+def test_a_transition_fits_into_a_micro_batch(configured):
+    config, setup = configured("alfworld", "small", "backend.micro_batch_tokens=1024")
+    with pytest.raises(UserError, match=r"backend\.micro_batch_tokens=1024: must be at least 2560"):
+        compose(config.backend, setup, "x")
+
+
+def test_adapters_stay_out_of_a_frozen_vision_tower(configured, weights):
+    for frozen, excluded in {"true": r".*\.visual\..*", "false": None}.items():
+        config, setup = configured("sokoban", "vl", "policy.lora.rank=8", f"policy.freeze_vision={frozen}")
+        model = compose(config.backend, setup, weights).actor_rollout_ref.model
+        assert model.exclude_modules == excluded and model.override_config.freeze_vision == (frozen == "true")
+
+
+def test_adapters_of_a_trained_policy_are_merged_for_vllm(configured, weights, tmp_path):
+    config, setup = configured("alfworld", "small", f"policy.path={weights}", "policy.lora.rank=4")
+    policy = config.policy.build(setup.env, setup.agent, "cpu")
+    before = {name: p.clone() for name, p in policy.model.named_parameters() if "lora_B" in name}
+    with torch.no_grad():
+        for name, parameter in policy.model.named_parameters():
+            if name in before:
+                parameter.fill_(0.1)
+    policy.save(tmp_path / "adapters")
+    engine = object.__new__(VerlEngine)
+    engine.setup = replace(setup, weights=tmp_path / "adapters", folder=tmp_path)
+    merged, base = (load_file(Path(path) / "model.safetensors") for path in (engine._model_path(), weights))
+    changed = {name for name, values in merged.items() if not torch.equal(values, base[name])}
+    assert len(before) == len(changed) > 0 and all("proj" in name for name in changed)
+    engine.setup = replace(setup, weights=Path(weights), folder=tmp_path)
+    assert engine._model_path() == weights  # a whole checkpoint is taken as it is
 
 
 def test_overrides_come_last(configured):

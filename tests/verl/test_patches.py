@@ -14,7 +14,11 @@ import pytest
 import verl
 from bepo_verl_cpu import platform
 from ray.runtime_context import RuntimeContext
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 
+from bepo.envs.sokoban import Sokoban
+from bepo.policies.tiny_vl import TinyVL
+from bepo.rollouts.agent import Agent
 from bepo.training.verl import patches, trainer
 from bepo.training.verl.lifetime import MARK
 from bepo.training.verl.machine import NEEDED
@@ -49,6 +53,7 @@ REACHES = {  # file of verl, function -> the first digits of the SHA-256 of its 
     ("utils/checkpoint/fsdp_checkpoint_manager.py", "FSDPCheckpointManager.load_checkpoint"): "901122dd65ca",
     ("utils/model.py", "extract_multi_modal_inputs"): "2c29f286747d",
     ("workers/engine/fsdp/transformer_impl.py", "FSDPEngineWithLMHead.prepare_model_inputs"): "ef54213906ac",
+    ("workers/engine/fsdp/transformer_impl.py", "FSDPEngine._build_module"): "d8c47c162dc9",
     ("workers/engine/fsdp/transformer_impl.py", "FSDPEngine._merged_lora_per_tensor_param"): "505191e108ad",
     ("utils/fsdp_utils.py", "offload_fsdp_model_to_cpu"): "5c7217e63fa4",
     ("utils/model.py", "convert_weight_keys"): "2134d00a0dc2",
@@ -130,3 +135,17 @@ def test_a_critic_has_the_attention_that_its_config_asks_for(tmp_path, attention
     config = AutoConfig.from_pretrained(tmp_path, attn_implementation=attention, num_labels=1)
     critic = verl.utils.model.load_valuehead_model(str(tmp_path), torch.float32, config, False)
     assert critic.config._attn_implementation == attention and critic.score.out_features == 1
+
+
+@pytest.mark.parametrize("frozen", [True, False, None])
+def test_a_frozen_vision_tower_gets_no_gradient(monkeypatch, frozen):
+    agent = Agent(style="compact", history_observations=False)
+    model = TinyVL(warm_start=None, num_hidden_layers=1).build(Sokoban(observation="rgb"), agent, "cpu").model
+    if frozen is not None:  # as settings.py tells verl
+        model.config.freeze_vision = frozen
+    patches.patch_training()
+    monkeypatch.setitem(patches._theirs, "build", lambda engine: model)
+    assert FSDPEngine._build_module is patches.build_module
+    trained = {name for name, p in patches.build_module(object()).named_parameters() if p.requires_grad}
+    assert any("visual" in name for name in trained) != bool(frozen)
+    assert trained >= {name for name, _ in model.named_parameters() if "visual" not in name}

@@ -22,6 +22,7 @@ from transfer_queue import KVBatchMeta
 
 from bepo.core.errors import UserError
 from bepo.envs import Task
+from bepo.policies import ADAPTER_CONFIG
 from bepo.policies.lm.adapters import save_merged
 from bepo.policies.pretrained import end_ids_of
 from bepo.rollouts.collect import Sampling
@@ -79,6 +80,10 @@ class VerlEngine:
             raise UserError(
                 "backend=verl cannot restrict vLLM to admissible actions: policy.constrained=true needs backend=local"
             )
+        if setup.needs_critic and setup.policy.reads_pictures:
+            raise UserError("backend=verl has no critic that reads pictures; choices: backend=local")
+        if seed := setup.policy.lora.seed:
+            raise UserError(f"policy.lora.seed={seed}: backend=verl draws adapters without a seed; choices: 0")
         self.settings, self.setup = settings, setup
         self._session = Session(setup.folder, quiet, settings.patience)
         self._vllm_is_current = False  # whether vLLM has the current weights
@@ -114,12 +119,16 @@ class VerlEngine:
     def _model_path(self) -> str:
         """Return the path from which verl loads the model.
 
-        A policy with a warm start, or without weights, is built, warm-started and saved first. Adapters of a warm start
-        are merged into the weights, and verl trains new ones above them.
+        Adapters of a trained policy are merged into their weights first. A policy with a warm start, or without
+        weights, is built, warm-started and saved first. Adapters of a warm start are merged into the weights, and verl
+        trains new ones above them.
         """
         base = self.setup.policy.weights
-        if self.setup.weights is not None:
-            return str(self.setup.weights)
+        if (weights := self.setup.weights) is not None:
+            if base is None or not (weights / ADAPTER_CONFIG).exists():
+                return str(weights)
+            save_merged(base, weights, self._initial_policy)
+            return str(self._initial_policy)
         if base is not None and warm_start_name(self.setup) is None:
             return base
         policy = initial_policy(self.setup)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 from torch import Tensor
-from verl.trainer.ppo.core_algos import agg_loss, register_policy_loss
+from verl.trainer.ppo.core_algos import agg_loss, kl_penalty, register_policy_loss
 from verl.utils.metric import AggregationType, Metric
 from verl.utils.tensordict_utils import assign_non_tensor
 from verl.workers.utils.losses import ppo_loss
@@ -33,11 +33,30 @@ def actor_loss(
 
     ``config`` is verl's config of the actor. verl looks up a policy loss by its name, so ``loss`` is first registered
     in the worker that calls this function. verl divides means over responses by the number of rows of the optimiser
-    step; here that number is ``data["responses_of_step"]``, which leaves padding out.
+    step; here that number is ``data["responses_of_step"]``, which leaves padding out. Statistics of the loss, entropy
+    and KL are means over the response tokens of the step, as in backend=local; verl aggregates the last two like the
+    loss, and averages the first over micro-batches of any size.
     """
     assign_non_tensor(data, global_batch_size=int(data["responses_of_step"][0]))
     register_policy_loss(config.policy_loss.loss_mode)(partial(policy_loss, loss))
-    return ppo_loss(config, model_output, data, dp_group)
+    value, metrics = ppo_loss(config, model_output, data, dp_group)
+    parts = {name: metric.aggregate() for name, metric in metrics.items() if name.startswith(STATISTIC)}
+    of_loss = {name: Metric(AggregationType.SUM, part) for name, part in parts.items()}
+    return value, metrics | of_loss | _token_means(config, model_output, data)
+
+
+@torch.no_grad()
+def _token_means(config: Any, model_output: dict[str, Tensor], data: TensorDict) -> dict[str, Metric]:
+    """Return entropy and KL of a micro-batch as its part of the mean over the step's response tokens."""
+    names = ["response_mask", *["ref_log_prob"] * config.use_kl_loss]
+    padded = data.select(*names).to_padded_tensor()
+    per_token = {"actor/entropy_loss": no_padding_2_padding(model_output["entropy"], data)}
+    if config.use_kl_loss:
+        log_prob = no_padding_2_padding(model_output["log_probs"], data)
+        per_token["kl_loss"] = kl_penalty(log_prob, padded["ref_log_prob"], config.kl_loss_type)
+    mask = padded["response_mask"].bool()
+    means = {name: agg_loss(x, mask, "token-mean", **config.global_batch_info) for name, x in per_token.items()}
+    return {name: Metric(AggregationType.SUM, mean) for name, mean in means.items()}
 
 
 def policy_loss(
@@ -50,7 +69,7 @@ def policy_loss(
     config: Any,
     rollout_is_weights: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
-    """Return the loss of response tokens, aggregated like in verl, and its statistics averaged over these tokens.
+    """Return the loss of response tokens, aggregated like in verl, and its statistics over the step's number of tokens.
 
     The arguments after ``loss`` are verl's, shape (b, r). Rows of padding have an empty mask. ``rollout_is_weights``
     are the weights of verl's correction for the difference between sampling and training
@@ -62,8 +81,9 @@ def policy_loss(
     if rollout_is_weights is not None:
         per_token = per_token * rollout_is_weights
     value = agg_loss(loss_mat=per_token, loss_mask=mask, loss_agg_mode=loss_agg_mode, **config.global_batch_info)
-    n_tokens = mask.sum().clamp(min=1)
-    return value, {f"{STATISTIC}{name}": (total / n_tokens).item() for name, total in stats.items()}
+    info = config.global_batch_info
+    share = info["dp_size"] / info["batch_num_tokens"]  # verl averages over ranks
+    return value, {f"{STATISTIC}{name}": (total * share).item() for name, total in stats.items()}
 
 
 def value_loss(

@@ -69,7 +69,7 @@ def patch_training() -> None:
     """Replace the functions of verl that fail or waste resources in a process that trains a policy.
 
     They concern fused kernels (the head, and logits of prompts), copies of the policy in checkpoints (when, and with
-    LoRA), the precision of LoRA's weights in vLLM, and pictures (their storage, and two faults).
+    LoRA), the precision of LoRA's weights in vLLM, a frozen vision tower, and pictures (their storage, and two faults).
     """
     import verl.models.transformers.qwen2_vl as qwen2_vl
     import verl.utils.checkpoint.fsdp_checkpoint_manager as checkpoints
@@ -83,7 +83,8 @@ def patch_training() -> None:
         return
     _theirs.update(embed=qwen2_vl._get_input_embeds, targets=verl.utils.fsdp_utils._select_fsdp2_wrap_targets)
     _theirs.update(extract=fsdp.extract_multi_modal_inputs, inputs=fsdp.FSDPEngineWithLMHead.prepare_model_inputs)
-    _theirs.update(head=FusedLinearForPPO.forward)
+    _theirs.update(head=FusedLinearForPPO.forward, build=fsdp.FSDPEngine._build_module)
+    fsdp.FSDPEngine._build_module = build_module
     fsdp.extract_multi_modal_inputs = extract_pictures
     fsdp.FSDPEngineWithLMHead.prepare_model_inputs = label_responses
     fsdp.FSDPEngine._merged_lora_per_tensor_param = merged_weights
@@ -98,6 +99,17 @@ def patch_training() -> None:
 
 
 _theirs: dict[str, Any] = {}  # verl's original functions, after their replacement
+
+
+def build_module(engine: Any) -> nn.Module:
+    """Return verl's model, with a frozen vision tower if ``freeze_vision`` of its config says so.
+
+    verl has a setting for it, ``freeze_vision_tower``, that its engines do not read.
+    """
+    module = _theirs["build"](engine)
+    if getattr(module.config, "freeze_vision", False):
+        module.base_model.visual.requires_grad_(False)
+    return module
 
 
 def wrap_targets(model: nn.Module, kinds: list[str]) -> list[nn.Module]:

@@ -42,6 +42,12 @@ def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
     kind = type(setup.loss)
     if kind.reduce is not Loss.reduce or kind.denominator is not Loss.denominator:
         raise UserError(f"loss={setup.loss.name}: its own reduce or denominator needs backend=local")
+    longest = setup.policy.max_prompt_length + setup.policy.max_response_length
+    if settings.micro_batch_tokens < longest:
+        raise UserError(
+            f"backend.micro_batch_tokens={settings.micro_batch_tokens}: must be at least {longest}, the tokens of a "
+            "transition (policy.max_prompt_length + policy.max_response_length)"
+        )
     config: Any = OmegaConf.load(_DEFAULTS)  # a DictConfig: the file holds a mapping
     OmegaConf.set_struct(config, False)
     of_device = find_device(setup.device).verl_settings(settings)
@@ -119,7 +125,7 @@ def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
         "path": model,
         "external_lib": "bepo.training.verl.losses",
         "enable_gradient_checkpointing": setup.policy.recomputes_activations,
-        "override_config": {"attn_implementation": kind},
+        "override_config": {"attn_implementation": kind, "freeze_vision": not setup.policy.trains_vision},
         "use_remove_padding": kind == "flash_attention_2" or not setup.policy.reads_pictures,
         "use_fused_kernels": "energy"
         not in setup.needs,  # compute log-probabilities of 512 tokens at a time, to keep few logits in memory
@@ -140,6 +146,7 @@ def _adapters(setup: Setup, model: str) -> dict[str, Any]:
         "lora_rank": lora.rank,
         "lora_alpha": lora.alpha,
         "target_modules": modules,
+        "exclude_modules": None if setup.policy.trains_vision else r".*\.visual\..*",
         "lora": {"merge": True},
     }
 
@@ -171,7 +178,6 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
         "kl_loss_type": "low_var_kl",
         "loss_agg_mode": AGGREGATION[setup.loss.aggregation],
         "loss_scale_factor": setup.loss.length,
-        "freeze_vision_tower": not setup.policy.trains_vision,
         "fsdp_config": _fsdp(settings),
         "checkpoint": {"save_contents": ["model", "optimizer", "extra", policy_after(setup.updates)]},
     }
@@ -189,6 +195,7 @@ def _critic(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
         "shuffle": False,
         "use_dynamic_bsz": True,
         "ppo_max_token_len_per_gpu": _micro_batch_tokens(settings, setup),
+        "ppo_infer_max_token_len_per_gpu": _micro_batch_tokens(settings, setup),  # verl reads this one for updates too
         "model": _model(settings, setup, model) | {"external_lib": None, "use_fused_kernels": False},
         "fsdp": _fsdp(settings),
     }
