@@ -61,7 +61,10 @@ def test_the_order_is_judged_over_methods_with_three_blocks(blocks, tmp_path):
     rates = {row: 0.2 + 0.05 * i for i, row in enumerate(METHODS)}
     own = write_blocks(tmp_path, rates, 300, blocks, "desktop", "desktop")
     tiny = write_blocks(tmp_path, rates, 100, 6, "laptop", "blocks")
-    order = texts(table_of(tmp_path, "desktop-claims", "desktop"))[-1]
+    table = table_of(tmp_path, "desktop-claims", "desktop")
+    order = texts(table)[-1]
+    said = f"the order of 11 methods beside that of the tiny model {order[2]} (rank): carries over"
+    assert (said in table.facts["desktop/said"]) == (blocks == 3)
     if blocks < 3:
         assert order[1:] == ["0 of 11 methods", "–", "–", "not judged", "–"]
         return
