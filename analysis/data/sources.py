@@ -189,7 +189,7 @@ class Source:
         """Yield every complete, intact run once, in no particular order."""
         local = ((path.name, "") for path in sorted((self.results / "runs").glob("*")))
         published = ((run_id, tier) for tier, runs in self.published.items() for run_id in runs.ids())
-        for identifier, tier in dict([*published, *local]).items():
+        for identifier, tier in dict([*local, *published]).items():  # of both, ``run`` takes a complete local one
             run = self.run(identifier, tier)
             if isinstance(run, Run):
                 yield run

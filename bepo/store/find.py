@@ -109,9 +109,15 @@ def read_any(path: Path, published: Callable[[Path], StoredRun] = read_archive) 
 
 
 def every_run(results: Path) -> dict[str, Path]:
-    """Return the path of every run of a results folder and of every published run, by run ID."""
-    published = {path.stem: path for path in sorted(PUBLISHED.glob("*/*.zip"))}
-    return published | {path.parent.name: path.parent for path in sorted(results.glob(f"runs/*/{CONFIG}"))}
+    """Return the path of every run of a results folder and of every published run, by run ID.
+
+    Of a run that is in both, the folder counts if the run is complete there.
+    """
+    every = {path.stem: path for path in sorted(PUBLISHED.glob("*/*.zip"))}
+    for path in sorted(results.glob(f"runs/*/{CONFIG}")):
+        if path.with_name(RUN).exists() or path.parent.name not in every:
+            every[path.parent.name] = path.parent
+    return every
 
 
 def read_every(results: Path, tier: str | None, published: Callable[[Path], StoredRun]) -> list[StoredRun]:

@@ -23,6 +23,8 @@ def check_tuning(planned: PlannedStudy) -> None:
 
     Values that contradict each other are allowed: such a trial is pruned.
     """
+    if named := [text for text in planned.sweep if text.lstrip("+").startswith("seed=")]:
+        raise UserError(f"{named[0]}: a search has its own training seeds; choices: seeds=N, study.seeds=[3,4]")
     checked_directions(planned.objectives, planned.config.hydra.sweeper)
     checked_seeds(planned.config.study.seeds)
     checked_trials(planned.config.hydra.sweeper)

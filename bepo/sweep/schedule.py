@@ -18,8 +18,8 @@ class Scheduler(ABC):
     def __init__(self, pool: Pool, view: View) -> None:
         self.pool, self.view = pool, view
         self.pending: list[PlannedRun] = []
-        self.busy: dict[str, tuple[PlannedRun, float]] = {}
-        """By run ID, runs on which another process works, with the time of the next try."""
+        self.busy: list[tuple[PlannedRun, float]] = []
+        """Runs on which another process or trial works, with the time of the next try. Trials may share a run."""
 
     @abstractmethod
     def next_run(self) -> PlannedRun | None:
@@ -66,22 +66,24 @@ class Scheduler(ABC):
 
     def _fill(self) -> None:
         """Start runs while there are free workers."""
-        for run, retry_at in list(self.busy.values()):
-            if time.monotonic() >= retry_at:
-                del self.busy[run.id]
-                self.pending.append(run)
+        due = [run for run, retry_at in self.busy if time.monotonic() >= retry_at]
+        self.busy = [entry for entry in self.busy if entry[0] not in due]
+        self.pending += due
         while self.pool.has_free_slot and (run := self.next_run()):
             if run.progress().status == "complete":
                 self.completed(run, elsewhere=True)
             elif run.folder.is_locked():
-                self.busy[run.id] = run, time.monotonic() + _RETRY_SECONDS
+                self._try_later(run)
             else:
                 self.view.started(self.pool.start(run))
+
+    def _try_later(self, run: PlannedRun) -> None:
+        self.busy.append((run, time.monotonic() + _RETRY_SECONDS))
 
     def _ended(self, worker: Worker) -> None:
         run = worker.run
         if worker.exit_code == BUSY and not worker.stop_requests:
-            self.busy[run.id] = run, time.monotonic() + _RETRY_SECONDS
+            self._try_later(run)
         elif run.progress().status == "complete":  # whatever its exit status
             self.completed(run, elsewhere=False)
             self.view.completed(worker)

@@ -245,7 +245,7 @@ class Tuning(Scheduler):
     def _close(self, attempt: Attempt, state: TrialState, values: Sequence[float] | None = None) -> None:
         """End a trial after its workers. The workers of a complete trial end by themselves, after their upload."""
         self.pending = [run for run in self.pending if run not in attempt.runs]
-        self.busy = {name: entry for name, entry in self.busy.items() if entry[0] not in attempt.runs}
+        self.busy = [entry for entry in self.busy if entry[0] not in attempt.runs]
         workers = [worker for worker in self.pool.workers if worker.run in attempt.runs]
         if state != TrialState.COMPLETE:
             for worker in workers:

@@ -18,6 +18,7 @@ from analysis.plots import explore
 from bepo.credit import estimators
 from bepo.envs import environments
 from bepo.runs.config import METHOD_VERSION
+from bepo.store import find
 from bepo.store.archive import write_archive
 from bepo.store.cells import read_cell
 from bepo.store.published import PublishedRuns
@@ -244,6 +245,25 @@ def test_published_runs_stand_beside_those_of_a_results_folder(tmp_path, monkeyp
 
     assert [run.seed for run in open_source(tmp_path / "mine", "local").study("s", "laptop").runs].count(0) == 0
     assert {run.seed for run in open_source(tmp_path / "mine", "published").study("s", "laptop").runs} == {0, 1}
+
+
+def test_a_begun_copy_hides_no_published_run(tmp_path, monkeypatch):
+    """``bepo.train`` of a published setting that was interrupted leaves a folder without run.json."""
+    run = write_run(tmp_path / "theirs", "s", {"seed": 0}, [[1, 0]])
+    begun = tmp_path / "mine" / "runs" / run.id
+    shutil.copytree(run.path, begun)
+    (begun / "run.json").unlink()
+    publish(tmp_path / "theirs", tmp_path / "published")
+    monkeypatch.setattr(sources, "PUBLISHED", tmp_path / "published")
+    monkeypatch.setattr(find, "PUBLISHED", tmp_path / "published")
+    source = open_source(tmp_path / "mine")
+    assert [run.path.suffix for run in source.runs()] == [".zip"]
+    assert [run.path.suffix for run in source.study("s", "laptop").runs] == [".zip"]
+    assert find.find_run(run.id, tmp_path / "mine").path.suffix == ".zip"
+    assert find.every_run(tmp_path / "mine")[run.id].suffix == ".zip"
+    (begun.parent / "other").mkdir()
+    shutil.copy(begun / "config.json", begun.parent / "other")
+    assert find.every_run(tmp_path / "mine")["other"] == begun.parent / "other"  # a run that is not published is seen
 
 
 def test_published_runs_decide_what_the_setting_is(tmp_path, monkeypatch):

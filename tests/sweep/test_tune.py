@@ -187,6 +187,28 @@ def test_trials_whose_runs_are_complete_end_without_a_worker(tmp_path, monkeypat
     assert [trial.values for trial in tuning.study.trials] == [[0.5], [0.5]] and not tuning.attempts
 
 
+def test_trials_that_share_a_run_end_though_it_is_busy(tmp_path, monkeypatch):
+    """Three trials of equal settings, whose run another process holds and then loses; its next training fails."""
+    fixed = [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=3", "study.seeds=[0]"]
+    planned = compose_study("tune_gated_bepo", fixed)
+    view = View(Throughput(tmp_path), 1, 3)
+    tuning = Tuning(planned, Pool(3), view)
+    first = tuning._next_attempt()
+    for _ in range(2):
+        tuning.study.enqueue_trial(first.trial.params)
+    for attempt in (first, tuning._next_attempt(), tuning._next_attempt()):
+        tuning.attempts.append(attempt)
+        tuning.pending += attempt.runs
+    assert len({run.id for run in tuning.pending}) == 1 and len(tuning.pending) == 3
+    with RunFolder(tmp_path, tuning.pending[0].id).locked():
+        tuning._fill()
+        assert not tuning.pending and len(tuning.busy) == 3
+    tuning.busy = [(run, 0.0) for run, _ in tuning.busy]
+    monkeypatch.setattr(tuning, "next_run", lambda: None)
+    tuning._fill()
+    assert len(tuning.pending) == 3 and not tuning.busy
+
+
 def test_the_pruner_sees_the_mean_of_the_seeds_so_far(tmp_path):
     settings = [f"results={tmp_path}", *SMALLEST, "updates=4", "evaluation.every=2", "env=sokoban"]
     runs = plan_cells([Cell("main_sokoban", [*settings, f"seed={seed}"], []) for seed in range(3)])
