@@ -154,11 +154,15 @@ class RunFolder(Checkpoints):
             shutil.copy(other.path / f"{stream}.jsonl", self.path)
         if (other.path / ROLLOUTS).exists():
             shutil.copytree(other.path / ROLLOUTS, self.path / ROLLOUTS, dirs_exist_ok=True)
-        self._write_sessions([*other.sessions(), *self.sessions()])
+        before = other.sessions()  # a kill after this line leaves them here, and this method is called again
+        self._write_sessions([*before, *(session for session in self.sessions() if session not in before)])
         part = self.path / f"checkpoint-{update}.part"
         shutil.rmtree(part, ignore_errors=True)
         shutil.copytree(checkpoint, part)
-        write_sealed(part / CONTENT, read_sealed(part / CONTENT, "list of files") | {"run": self.id})
+        content = read_sealed(part / CONTENT, "list of files")
+        if "kept" in content:
+            content["kept"] = {name: sha for name, sha in content["kept"].items() if name != TRANSCRIPTS}
+        write_sealed(part / CONTENT, content | {"run": self.id})
         sync_folder(part)
         part.rename(part.with_suffix(""))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from functools import partial
@@ -78,6 +79,7 @@ def _make(folder: Path, policy: LanguageModel, setup: Setup) -> None:
         read_warm_start(published)
         note(f"warm start: copied from the published runs ({folder.name})")
         shutil.copytree(published, part)
+        os.utime(part)  # with the published folder's time another process would take it for a leftover
         sync_folder(part)
     else:
         settings, sets = setup.policy.warm_start_settings, setup.task_sets

@@ -1,6 +1,7 @@
 """What W&B is told of a run before it begins."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,8 @@ from bepo.runs.compose import register_configs
 from bepo.runs.wandb_labels import labels_of
 from bepo.store.cells import note_cell
 from bepo.store.runs import RunFolder
+from bepo.store.tracking import Labels, Tracking
+from bepo.store.tracking.wandb import Tracker
 from bepo.sweep.studies import compose_study
 
 register_configs()
@@ -37,3 +40,16 @@ def test_a_trial_is_tagged_with_its_number_and_every_study_that_shares_it(config
     assert (labels.group, labels.job_type, labels.name) == ("tune_x", "tuning", "sokoban trial=3 seed=0")
     assert {"trial=3", "tune_x", "grid"} < set(labels.tags)
     assert labels.config["trial"] == 3 and labels.config["studies"] == ["grid", "tune_x"]
+
+
+@pytest.mark.parametrize("offline, step, logged", [(True, 0, [1, 2, 3]), (False, 0, [1, 2, 3]), (False, 3, [3])])
+def test_earlier_rows_are_logged_that_wandb_lacks(tmp_path, monkeypatch, offline, step, logged):
+    """Online, a run that continues a shorter one has a new ID, and one that began offline is unknown to the server."""
+    rows = []
+    run = SimpleNamespace(offline=offline, step=step, log=lambda row, step: rows.append(step))
+    monkeypatch.setattr("bepo.store.tracking.wandb._begin", lambda *arguments: run)
+    tracker = Tracker(
+        Tracking(mode="online"), "abc", tmp_path, Labels("abc", "", "training"), [{"update": 1}, {"update": 2}]
+    )
+    tracker.log({"update": 3})
+    assert rows == logged

@@ -354,3 +354,17 @@ def test_a_folder_of_an_older_format_is_refused_in_one_line(tmp_path):
     (tmp_path / "runs" / "c").mkdir()
     (tmp_path / "runs" / "c" / "run.json").write_text(json.dumps(newer), encoding="utf-8")
     refuse_older(tmp_path)  # single old runs are named one by one
+
+
+def test_a_longer_run_goes_on_with_rollouts_and_sessions_but_not_with_transcripts(with_rollouts, capsys):
+    """Also after a kill before its checkpoint had its name."""
+    with_rollouts.start({"seed": 0}, {"commit": "a"})
+    longer = RunFolder(with_rollouts.results, "abd")
+    longer.path.mkdir()
+    longer.start({"seed": 0}, {"commit": "b"})
+    for _ in range(2):
+        shutil.rmtree(longer.path / "checkpoint-12", ignore_errors=True)
+        longer.continue_from(with_rollouts, 12)
+    assert [session["commit"] for session in longer.sessions()] == ["a", "b"]
+    assert longer.rewind()[0] == 12 and not capsys.readouterr().err
+    assert kept(longer) == ["000001.npz", "000006.npz"] and not (longer.path / "transcripts.jsonl.gz").exists()

@@ -2,6 +2,7 @@
 
 import json
 import re
+import os
 import shutil
 from dataclasses import replace
 
@@ -154,7 +155,9 @@ def test_a_published_one_is_taken_where_its_settings_are_the_same(fitted, tmp_pa
     seal_folder(folder, WARM_START, **{name: value for name, value in made_for.items() if name != "files"})
     other = started(cache, published, **BRIEF, seed=1)
     monkeypatch.setattr(warm_start, "fit", None)
+    os.utime(folder, (0, 0))
     taken = started(cache, published, **BRIEF)
+    assert (cache / folder.name).stat().st_mtime > 0  # or another process would have removed the copy as a leftover
     assert all(torch.equal(taken[k], elsewhere[k]) and not torch.equal(taken[k], other[k]) for k in elsewhere)
     assert digests_of_folder(cache / folder.name) == digests_of_folder(folder)
 

@@ -35,7 +35,7 @@ class Tracker:
     """Logs one run. Its W&B ID is the run ID, so that a resumed run or a late sync does not make a second run.
 
     Offline, ``earlier`` rows are logged again and the W&B folders of earlier sessions are removed, so that one folder
-    holds the whole run.
+    holds the whole run. Online, those are logged that the server lacks.
     """
 
     def __init__(
@@ -46,9 +46,12 @@ class Tracker:
             return
         before = list(folder.glob("wandb/offline-run-*"))
         self._run = self._ask(lambda: _begin(settings, folder, labels, run_id), 2 * _START_TIMEOUT + _TIMEOUT)
-        if self._run is not None and self._run.offline:
+        if (run := self._run) is not None:
+            step = 0 if run.offline else run.step  # of a run that the server knows: the step after its last
             for row in earlier:
-                self.log(row)
+                if row["update"] >= step:
+                    self.log(row)
+        if run is not None and run.offline:
             for replaced in before if self._run is not None else ():
                 shutil.rmtree(replaced, ignore_errors=True)
 
