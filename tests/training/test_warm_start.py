@@ -1,8 +1,8 @@
 """The warm start that all cells of a study share."""
 
 import json
-import re
 import os
+import re
 import shutil
 from dataclasses import replace
 
