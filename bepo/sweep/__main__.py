@@ -90,7 +90,8 @@ def _sweep(options: Namespace) -> int:
     states = {run.id: run.progress(hashed=False) for run in runs}
     if grids and not options.brief:
         say(format_plan(runs, states, throughput, jobs, cells=options.dry_run))
-    tunings = [s for s in studies if s.is_tuning and _announce(s, throughput, jobs, errors, options.brief)]
+    totals = {s.name: _announce(s, throughput, jobs, errors, options.brief) for s in studies if s.is_tuning}
+    tunings = [study for study in studies if totals.get(study.name)]
     if errors and not grids and not tunings:
         return 2
     if options.dry_run:
@@ -101,9 +102,8 @@ def _sweep(options: Namespace) -> int:
     for run in published:
         note_cells(run)
     pool = RayPool(options.ray, runs, options.jobs) if options.ray else Pool(jobs)
-    totals = {study.name: study.config.hydra.sweeper.n_trials * len(study.seeds) for study in tunings}
     brief = Brief(throughput, pool.size, len(runs) + sum(totals.values())) if options.brief else None
-    views = [brief or View(throughput, pool.size, total, hides_test=True) for total in totals.values()]
+    views = [brief or View(throughput, pool.size, totals[study.name], hides_test=True) for study in tunings]
     opened = [search for study, view in zip(tunings, views) if (search := _open(study, pool, view, errors))]
     if errors and not grids and not opened:
         return 2
@@ -172,8 +172,8 @@ def _jobs(asked: int | None, studies: Sequence[PlannedStudy]) -> int:
     return max(1, min(cores, of_launchers) if of_launchers > 0 else cores)
 
 
-def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: list[UserError], brief: bool) -> bool:
-    """Print the progress of an Optuna study unless ``brief``. Return whether it needs more trials.
+def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: list[UserError], brief: bool) -> int:
+    """Print the progress of an Optuna study unless ``brief``. Return the number of runs that its next trials have.
 
     Append to ``errors`` on failure.
     """
@@ -184,11 +184,11 @@ def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: 
     except UserError as error:
         errors.append(error)
         print(f"error: {error}", file=sys.stderr)
-        return False
+        return 0
     to_do = format_time(estimates, jobs) if estimates else "nothing to do"
     if not brief:
         say(f"{format_status(planned, study)}\n  {to_do}")
-    return bool(estimates)
+    return len(estimates)
 
 
 def _upload_ledger(

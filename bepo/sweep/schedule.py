@@ -72,6 +72,7 @@ class Scheduler(ABC):
         while self.pool.has_free_slot and (run := self.next_run()):
             if run.progress().status == "complete":
                 self.completed(run, elsewhere=True)
+                self.view.n_complete += 1
             elif run.folder.is_locked():
                 self._try_later(run)
             else:

@@ -38,9 +38,7 @@ def grid(overrides: Sequence[str]) -> list[list[str]]:
     The values of the last key vary fastest. A later override of a key replaces an earlier one, in the earlier position.
     Raises ``UserError`` for an interval, whose values cannot be listed.
     """
-    parsed = check_grid(overrides)
-    values = [[f"{key}={value}" for value in _listed(override)] for key, override in parsed.items()]
-    return [list(point) for point in product(*values)]
+    return [list(point) for point in product(*map(_cells_of, check_grid(overrides).values()))]
 
 
 def check_grid(overrides: Sequence[str]) -> dict[str, Override]:
@@ -88,13 +86,18 @@ def with_first_presets(overrides: Sequence[Override]) -> list[str]:
     """
     plain = [str(override.input_line) for override in overrides if not override.is_sweep_override()]
     presets = [o for o in overrides if o.is_choice_sweep() and "." not in o.get_key_element()]
+    presets = [preset for preset in presets if not isinstance(preset.value(), Glob)]
     return plain + [f"{preset.get_key_element()}={next(preset.sweep_string_iterator())}" for preset in presets]
 
 
-def _listed(override: Override) -> list[str]:
+def _cells_of(override: Override) -> list[str]:
+    """Return one override for each value."""
+    key = override.get_key_element()
     if not override.is_sweep_override():
-        return [override.get_value_element_as_str()]
-    return list(override.sweep_string_iterator())
+        return [f"{key}={override.get_value_element_as_str()}"]
+    if isinstance(override.value(), Glob):
+        raise UserError(f"{override.input_line}: bepo.sweep lists no files; choices: {key}=choice(...)")
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
 
 
 def search_space(overrides: Sequence[str]) -> tuple[dict[str, BaseDistribution], list[str]]:

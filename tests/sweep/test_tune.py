@@ -185,6 +185,7 @@ def test_trials_whose_runs_are_complete_end_without_a_worker(tmp_path, monkeypat
     monkeypatch.setattr("bepo.sweep.attempt.Attempt.report", lambda attempt, metric: False)
     assert not tuning.work()
     assert [trial.values for trial in tuning.study.trials] == [[0.5], [0.5]] and not tuning.attempts
+    assert tuning.view.n_complete == 2 * len(planned.seeds)  # they count, though no worker trained them
 
 
 def test_trials_that_share_a_run_end_though_it_is_busy(tmp_path, monkeypatch):
