@@ -111,7 +111,7 @@ def read_any(path: Path, published: Callable[[Path], StoredRun] = read_archive) 
 def every_run(results: Path) -> dict[str, Path]:
     """Return the path of every run of a results folder and of every published run, by run ID.
 
-    Of a run that is in both, the folder counts if the run is complete there.
+    If both have a run, the folder counts where the run is complete there.
     """
     every = {path.stem: path for path in sorted(PUBLISHED.glob("*/*.zip"))}
     for path in sorted(results.glob(f"runs/*/{CONFIG}")):
