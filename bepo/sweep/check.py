@@ -24,7 +24,7 @@ def check_tuning(planned: PlannedStudy) -> None:
     Values that contradict each other are allowed: such a trial is pruned.
     """
     if named := [text for text in planned.sweep if text.lstrip("+").startswith("seed=")]:
-        raise UserError(f"{named[0]}: a search has its own training seeds; choices: seeds=N, study.seeds=[3,4]")
+        raise UserError(f"{named[0]}: a search takes training seeds as a list; choices: seed=3,4, seeds=N")
     checked_directions(planned.objectives, planned.config.hydra.sweeper)
     checked_seeds(planned.config.study.seeds)
     checked_trials(planned.config.hydra.sweeper)

@@ -131,14 +131,14 @@ def _says(name: str) -> dict[str, Any]:
 def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     """Compose a study. Raises ``UserError`` if it does not exist, or does not compose with ``overrides``.
 
-    The override ``seeds=8`` replaces the training seeds of any study by 0 to 7.
+    The override ``seeds=8`` replaces the training seeds of any study by 0 to 7, and ``seed=3,4`` by these.
     """
     if name not in study_names():
         raise unknown_choice("study", name, study_names())
     both = [o for o in overrides if o.startswith(("seed=", "seeds="))]
     if len({o.split("=")[0] for o in both}) > 1:
         raise UserError(f"{' '.join(both)}: both choose the training seeds; leave one of them out")
-    overrides = with_texts([_seeds(o, name) if o.startswith("seeds=") else o for o in overrides])
+    overrides = with_texts([_seeds(o, name) for o in overrides])
     with config_errors(name, overrides):
         plain = with_first_presets(parse(overrides))
     # Presets of Hydra's own part may depend on the overrides.
@@ -171,7 +171,11 @@ def _check_study(study: PlannedStudy) -> None:
 
 
 def _seeds(override: str, study: str) -> str:
-    """Return ``seed=range(8)`` for ``seeds=8``, or ``study.seeds=[...]`` for an Optuna study."""
+    """Return ``seed=range(8)`` for ``seeds=8``; of an Optuna study ``study.seeds=[...]``, also for ``seed=3,4``."""
+    if re.fullmatch(r"seed=\d+(,\d+)*", override) and "objectives" in _says(study):
+        return f"study.seeds=[{override.removeprefix('seed=')}]"
+    if not override.startswith("seeds="):
+        return override
     number = override.removeprefix("seeds=")
     if not number.isdecimal() or not 1 <= int(number) <= _MOST_SEEDS:
         raise UserError(

@@ -163,6 +163,8 @@ def test_any_study_takes_a_number_of_seeds(name):
 
 def test_trials_average_that_many_seeds_and_other_numbers_are_refused():
     assert compose_study("tune_gated_bepo", ["seeds=3"]).seeds == [0, 1, 2]
+    of_two, of_one = (compose_study("tune_gated_bepo", [f"seed={text}"]) for text in ("3,4", "7"))
+    assert (of_two.seeds, of_one.seeds) == ([3, 4], [7]) and not any("seed=" in text for text in of_two.sweep)
     for text in ("0", "x", "1,2", "-1", "1001"):
         with pytest.raises(UserError, match=f"seeds={text}: .*from 1 to 1000"):
             compose_study("main_webshop", [f"seeds={text}"])
