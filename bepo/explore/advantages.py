@@ -43,8 +43,8 @@ def strips(batch: RolloutBatch, credit: Mapping[str, Any]) -> list[Strip]:
     for name, estimator in chosen.items():
         if estimator is not None and applies(estimator, batch):
             result = estimator.credit_of(batch)
-            names = dict(zip(PARTS, PARTS)) | {"rho": "weight" if result.gate is None else "gate"}
-            shown = {names[term]: values for term, values in result.terms.items() if term in PARTS}
+            rho = "weight" if result.gate is None else "gate"
+            shown = {rho if t == "rho" else t: values for t, values in result.terms.items() if t in PARTS}
             label = estimator.label or name
             made.append(Strip(name, label, name == trained, result.advantage, shown if len(shown) > 1 else {}))
     return made
@@ -56,8 +56,11 @@ def applies(estimator: Estimator, batch: RolloutBatch) -> bool:
         return False
     if estimator.needs_actions and not batch.has_actions:
         return False
-    absent = {name: np.isnan(batch.extras[name]) if name in batch.extras else np.True_ for name in estimator.needs}
-    return not any(where.all() if name in _MAY_BE_NAN else where.any() for name, where in absent.items())
+    for name in estimator.needs:
+        missing = np.isnan(batch.extras.get(name, np.array(np.nan)))
+        if missing.all() or (missing.any() and name not in _MAY_BE_NAN):
+            return False
+    return True
 
 
 def paper_part(strips: Sequence[Strip], part: str) -> Float[np.ndarray, " N"] | None:

@@ -95,7 +95,8 @@ def bias(estimate: Estimate, every: Probe, probability: np.ndarray) -> tuple[flo
     """Compare the expected update with the true gradient of success.
 
     The first number is the best scale, the second the relative distance that is left at this scale: 0 for an unbiased
-    direction, NaN if the expected update is 0. Raises ``UserError`` where success does not depend on the policy.
+    direction, infinite for one at right angles to the gradient, NaN if the expected update is 0. Raises ``UserError``
+    where success does not depend on the policy.
     """
     update = expected_update(estimate, every, probability)
     true = every.gradient[0]

@@ -189,7 +189,7 @@ def test_trials_whose_runs_are_complete_end_without_a_worker(tmp_path, monkeypat
 
 
 def test_trials_that_share_a_run_end_though_it_is_busy(tmp_path, monkeypatch):
-    """Three trials of equal settings, whose run another process holds and then loses; its next training fails."""
+    """Three trials of equal settings, whose run another process holds: each gets its run back when that one is gone."""
     fixed = [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=3", "study.seeds=[0]"]
     planned = compose_study("tune_gated_bepo", fixed)
     view = View(Throughput(tmp_path), 1, 3)

@@ -194,8 +194,7 @@ def _critic(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
         "ppo_mini_batch_size": 1,
         "shuffle": False,
         "use_dynamic_bsz": True,
-        "ppo_max_token_len_per_gpu": _micro_batch_tokens(settings, setup),
-        "ppo_infer_max_token_len_per_gpu": _micro_batch_tokens(settings, setup),  # verl reads this one for updates too
+        "ppo_infer_max_token_len_per_gpu": _micro_batch_tokens(settings, setup),  # verl reads it for updates too
         "model": _model(settings, setup, model) | {"external_lib": None, "use_fused_kernels": False},
         "fsdp": _fsdp(settings),
     }
