@@ -96,7 +96,8 @@ def _how(twice: bool, whole: bool, expected: StoredRun, trained: StoredRun) -> s
         return "bit for bit" if _same_start(expected, trained) else elsewhere
     if twice:
         return "with each other; the published run was trained on another kind of machine"
-    return "on another kind of machine: the first update" + (" and the final success" if whole else " only")
+    first = "the first update" if expected.metrics() else "the tasks"
+    return f"on another kind of machine: {first}" + (" and the final success" if whole else " only")
 
 
 def _problems(options: argparse.Namespace, expected: StoredRun, trained: list[StoredRun]) -> Iterator[str]:

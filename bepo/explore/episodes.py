@@ -75,10 +75,11 @@ def _with_summaries(
 
 
 def transcript_batch(rows: Sequence[Mapping[str, Any]], horizon: int | None) -> RolloutBatch:
-    """Return transcripts as a batch with one group per episode. An episode of ``horizon`` steps counts as truncated.
+    """Return transcripts as a batch with one group per episode.
 
     Transcripts have no key of the first state; the text of the first prompt is used instead (see ``first_state``).
-    Transcripts of older runs do not say whether a response was valid; it counts as valid if it has an action.
+    Transcripts of older runs do not say how an episode ended; one that failed in ``horizon`` steps counts as truncated.
+    Nor do they say whether a response was valid; it counts as valid if it has an action.
     """
     transitions = []
     for number, row in enumerate(rows):
@@ -90,8 +91,8 @@ def transcript_batch(rows: Sequence[Mapping[str, Any]], horizon: int | None) -> 
             got = {"r": step["reward"], "action": step["action"], "valid": valid, "done": None}
             transitions.append(place | got)
         cut = row.get("broken") or row.get("overlong") or len(steps) == horizon
-        failure = "truncation" if cut else "failure"
-        transitions[-1] |= {"done": "success" if row["success"] else failure, "task_score": row["task_score"]}
+        end = "success" if row["success"] else "truncation" if cut else "failure"
+        transitions[-1] |= {"done": row.get("end", end), "task_score": row["task_score"]}
     return RolloutBatch.from_rows(transitions)
 
 

@@ -40,12 +40,12 @@ def differences(first: StoredRun, again: StoredRun) -> Iterator[str]:
 def differences_of_first_update(first: StoredRun, again: StoredRun) -> Iterator[str]:
     """Yield the numbers of the first update that differ by more than ``FIRST_UPDATE``, and other tasks."""
     yield from _other_tasks(first, again)
-    a, b = first.metrics()[0], again.metrics()[0]
-    for name in sorted(a):
-        if name.startswith(_CLOCKS) or not isinstance(a[name], (int, float)) or a[name] == b.get(name):
-            continue
-        if name not in b or not abs(a[name] - b[name]) <= FIRST_UPDATE * max(1, abs(a[name])):  # true for a NaN
-            yield f"update 1: {name} is {b.get(name)}, and was {a[name]}"
+    for a, b in zip(first.metrics()[:1], again.metrics()[:1]):  # an evaluation has no updates
+        for name in sorted(a):
+            if name.startswith(_CLOCKS) or not isinstance(a[name], (int, float)) or a[name] == b.get(name):
+                continue
+            if name not in b or not abs(a[name] - b[name]) <= FIRST_UPDATE * max(1, abs(a[name])):  # true for a NaN
+                yield f"update 1: {name} is {b.get(name)}, and was {a[name]}"
 
 
 def prediction_interval(values: Sequence[float], level: float = 0.99) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from bepo.core.batch import RolloutBatch
+from bepo.core.terminal import Terminal
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import episode_rows, play
 from bepo.rollouts.task_sets import TaskSet
@@ -74,7 +75,7 @@ class EnginePlayer:
 
 
 def transcripts(batch: RolloutBatch, episodes: Sequence[dict[str, Any]], decode: Decode) -> Iterator[dict[str, Any]]:
-    """Yield each episode's row with ``steps``, a list with one entry for each step.
+    """Yield each episode's row with ``end`` (success, failure or truncation) and ``steps``, with one entry a step.
 
     ``episodes`` has one row for each trajectory of the batch. A step has:
     * ``prompt``, chat template included, and ``response``;
@@ -99,5 +100,5 @@ def transcripts(batch: RolloutBatch, episodes: Sequence[dict[str, Any]], decode:
                 "valid": bool(batch.valid[i]),
             }
         )
-    for episode, taken in zip(episodes, steps):
-        yield episode | {"steps": taken}
+    for episode, end, taken in zip(episodes, batch.terminal[batch.last], steps):
+        yield episode | {"end": Terminal(end).name.lower(), "steps": taken}

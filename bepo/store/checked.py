@@ -144,7 +144,7 @@ def check_transcripts(rows: Iterable[Any], place: Path) -> None:
     """Raise ``Corrupt`` for transcripts that are not episodes with steps in words."""
     for row in rows:
         _check_all([row], (dict,), place, "transcripts")
-        _check(row, {**_EPISODES, "steps": (list,)}, place, "transcripts.")
+        _check(row, {**_EPISODES, "end": (str,), "steps": (list,)}, place, "transcripts.")
         if not row.get("steps") or not {"task", "success"} <= row.keys():
             raise Corrupt(f"{place}: an episode of its transcripts has no steps, task or success")
         _check_all(row["steps"], (dict,), place, "transcripts.steps")

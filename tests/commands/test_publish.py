@@ -346,6 +346,13 @@ def test_numbers_that_are_missing_and_other_tasks_are_differences(published):
     assert len(list(differences_of_first_update(run, again))) == 2 and not list(differences(run, run))
 
 
+def test_an_evaluation_has_no_first_update(published):
+    run, other = runs_of(published)
+    for stored in (run, other):
+        stored.rows = lambda stream: []
+    assert not list(differences_of_first_update(run, other))
+
+
 def test_a_result_that_its_episodes_do_not_give_is_found(published, capsys):
     run, _ = runs_of(published)
     run.metadata["result"]["success"] += 0.125

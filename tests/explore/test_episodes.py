@@ -105,6 +105,12 @@ def test_transcripts_end_as_their_rows_say():
     assert found.terminal[found.last].tolist() == [3]
 
 
+def test_a_failure_at_the_last_step_is_no_truncation():
+    rows = [transcript("t", "abc", False) | {"end": end} for end in ("failure", "truncation")]
+    found = transcript_batch(rows, horizon=3)
+    assert found.terminal[found.last].tolist() == [2, 3]
+
+
 def test_older_transcripts_do_not_say_whether_a_response_was_valid():
     row = transcript("t", "ab", True)
     for step in row["steps"]:

@@ -74,6 +74,7 @@ def test_what_a_finished_run_keeps(whole):
     assert [t["task"] for t in transcripts] == [r["task"] for r in final]
     for transcript, row in zip(transcripts, final):
         assert len(transcript["steps"]) == row["steps"]
+        assert transcript["end"] == ("success" if row["success"] else "truncation")  # no board of Sokoban fails earlier
         assert sum(step["reward"] for step in transcript["steps"]) == pytest.approx(row["return"])
         assert all(step["prompt"] and step["observation"] for step in transcript["steps"])
     for name in ("transcripts.jsonl.gz", "rollouts/000001.npz"):

@@ -34,12 +34,19 @@ class Episode:
     total: float = 0.0  # return of the running trial
     task_score: float = 0.0
     over: bool = False  # whether the running trial is over
-    solved: bool = False
+    terminal: Terminal = (
+        Terminal.TRUNCATION
+    )  # how the running trial ended; unless it did so itself, it ran out of steps
     broken: bool = False
     missing: str = ""  # why the endpoint gave no answer; empty: it did
     overlong: bool = False  # whether a prompt exceeded the model's context; such a task is failed and not tried again
     memories: list[str] = field(default_factory=list)
     last_said: str = ""
+
+    @property
+    def solved(self) -> bool:
+        """Whether the last trial solved the task."""
+        return self.terminal == Terminal.SUCCESS
 
     @property
     def goes_on(self) -> bool:
@@ -120,6 +127,7 @@ class PromptedPass:
             episode.agent = self._begin(episode.task, running.instructions[i], recent)
             episode.trial, episode.calls, episode.taken, episode.total = trial, 0, 0, 0.0
             episode.over, episode.task_score, episode.last_said, episode.broken = False, 0.0, "", False
+            episode.terminal = Terminal.TRUNCATION
         observations = [observed(self._env, observation) for observation in running.observations]
         while active := [i for i, episode in enumerate(episodes) if not episode.over]:
             over = len(episodes) - len(active)
@@ -139,7 +147,7 @@ class PromptedPass:
                 episode.steps.append(step | {"observation": "OK.", "reward": 0.0, "valid": move.valid})
                 repeated, episode.last_said = move.said == episode.last_said, move.said
                 if self._prompting.repeats_fail and repeated:
-                    episode.over = True
+                    episode.over, episode.terminal = True, Terminal.FAILURE
                 elif move.thought:
                     observations[i] = replace(observations[i], text="OK.")
                 else:
@@ -150,7 +158,7 @@ class PromptedPass:
                 episode.taken, episode.total = episode.taken + 1, episode.total + step.reward
                 episode.task_score, episode.broken = step.task_score, step.broken
                 episode.steps[-1] |= {"observation": step.observation.key, "reward": step.reward}
-                episode.solved = step.terminal == Terminal.SUCCESS
+                episode.terminal = step.terminal or Terminal.TRUNCATION
                 episode.over |= step.terminal != Terminal.NONE or step.broken or episode.taken >= self._env.horizon
             for i in active:
                 episodes[i].over |= episodes[i].calls >= self.calls
@@ -214,7 +222,7 @@ def episode_row(episode: Episode, split: str, seed: int, trials: int) -> dict[st
 def transcripts_of(
     episodes: Sequence[Episode], row_of: Callable[[Episode], dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the row of each episode that is not missing, with its ``steps`` in words."""
+    """Yield the row of each episode that is not missing, with its ``end`` and its ``steps`` in words."""
     for episode in episodes:
         if not episode.missing:
-            yield row_of(episode) | {"steps": episode.steps}
+            yield row_of(episode) | {"end": episode.terminal.name.lower(), "steps": episode.steps}
