@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import hydra
@@ -25,17 +24,19 @@ from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder, run_id
 
 
-def objectives(config: Config, overrides: Sequence[str], varying: Sequence[str] = ()) -> float | list[float]:
+def objectives(composed: DictConfig, overrides: Sequence[str], varying: Sequence[str] = ()) -> float | list[float]:
     """Train, and return what a Hydra sweeper optimises: success on validation tasks, never on test tasks.
 
     An Optuna study names its objectives and its training seeds; each objective is averaged over these seeds.
-    ``varying`` are the overrides by which a cell of a multirun differs from the others.
+    Settings that name ``${seed}`` follow them. ``varying`` are the overrides by which a cell of a multirun differs from
+    the others.
     """
+    config = to_config(composed)
     if config.is_evaluation:
         raise UserError("updates=0: must be at least 1 for training; python -m bepo.evaluate evaluates a policy")
     names = checked_objectives(config.study.get("objectives", [VALIDATION_SUCCESS]))
     seeds = checked_seeds(config.study["seeds"]) if "seeds" in config.study else []
-    runs = [(replace(config, seed=seed), [*overrides, f"seed={seed}"]) for seed in seeds]
+    runs = [(_with_seed(composed, seed), [*overrides, f"seed={seed}"]) for seed in seeds]
     trained = []
     for its_config, its_overrides in runs or [(config, overrides)]:
         train(its_config, its_overrides, varying=varying, hides_test=is_search())
@@ -44,13 +45,19 @@ def objectives(config: Config, overrides: Sequence[str], varying: Sequence[str] 
     return values if len(values) > 1 else values[0]
 
 
+def _with_seed(composed: DictConfig, seed: int) -> Config:
+    changed = composed.copy()
+    changed.seed = seed
+    return to_config(changed)
+
+
 register_configs()
 sys.modules[__name__].__class__ = Command
 
 
 @hydra.main(config_path=str(CONF), config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
-    values = work_of_cell(lambda overrides: objectives(to_config(cfg), overrides, varying_overrides()))
+    values = work_of_cell(lambda overrides: objectives(cfg, overrides, varying_overrides()))
     if HydraConfig.get().mode == RunMode.RUN:
         say(f"next: {next_command('view', to_config(cfg))}")
     return values

@@ -7,7 +7,6 @@ from analysis.data.runs import Run
 from bepo.credit import Estimator
 from bepo.credit.crbc import CRBC
 from bepo.credit.gated_bepo import GatedBEPO
-from bepo.explore.names import preset_of
 from bepo.losses import Loss
 
 
@@ -68,7 +67,7 @@ def _in_block(run: Run) -> str | None:
     adapters = run["policy.lora.seed"] if run["policy.lora.rank"] else None
     if {run["policy.seed"], adapters} - {run.seed, None} or run["policy.warm_start.seed"] != run.seed:
         return None
-    return preset_of(run.config["credit"]) or _variant(run)
+    return _variant(run) if run.preset == run.method else run.preset
 
 
 def loss_of(run: Run) -> str:

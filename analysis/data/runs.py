@@ -14,6 +14,7 @@ import pandas as pd
 from analysis.data.methods import method_of
 from bepo.core.batch import RolloutBatch
 from bepo.explore.columns import table_of
+from bepo.explore.names import preset_of
 from bepo.runs.config import versions_today, with_neutral_defaults
 from bepo.store.files import Corrupt, digest
 from bepo.store.run_files import StoredRun
@@ -30,10 +31,10 @@ class Run:
     """A complete run: its config under dotted names, its rows as frames.
 
     ``settings``: its identity without seed, backend and method versions. A neutral field is absent if it has its
-    default. ``task_set``: the digest of the test tasks. ``missing``: the number of episodes that an endpoint did not
-    answer, by reason. ``commits``: for each session the commit, and whether there were uncommitted changes. ``cpus``:
-    the processors it ran on, with their vector instructions. ``published``: whether it is one of the published runs,
-    wherever it was read from.
+    default. ``preset``: the method, or the preset that is another paper's method. ``task_set``: the digest of the test
+    tasks. ``missing``: the number of episodes that an endpoint did not answer, by reason. ``commits``: for each session
+    the commit, and whether there were uncommitted changes. ``cpus``: the processors it ran on, with their vector
+    instructions. ``published``: whether it is one of the published runs, wherever it was read from.
     """
 
     def __init__(self, stored: StoredRun, published: bool = False) -> None:
@@ -48,6 +49,8 @@ class Run:
             self.env, self.model = str(self.config["env"]["name"]), str(self.settings["model"])
             self.updates, self.tier = int(self.metadata["result"]["updates"]), str(self.metadata["tier"])
             self.seed, self.method = int(self.config["seed"]), method_of(self.config, self.updates)
+            credit = self.config["credit"]
+            self.preset = (preset_of(credit) if self.method == credit["name"] else None) or self.method
             self.missing = {str(k): int(n) for k, n in (self.metadata["result"].get("missing") or {}).items()}
             self.task_set = str(self.metadata["task_sets"]["test"]["digest"])
             self.tasks = int(self.metadata["task_sets"]["test"]["tasks"])

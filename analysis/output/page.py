@@ -155,7 +155,7 @@ def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -
     what = {
         "runs": len(runs),
         "environments": ", ".join(sorted({environment_name(run.env) for run in runs})),
-        "methods": ", ".join(name_of(method) for method in ordered({run.method for run in runs})),
+        "methods": ", ".join(name_of(method) for method in ordered({run.preset for run in runs})),
         "seeds": max((len({run.seed for run in same}) for same in settings.values()), default=0),
     }
     facts = {name: text for item in items if item.table for name, text in item.table.facts.items()}
@@ -211,7 +211,7 @@ class Subject(NamedTuple):
 
 def subject(item: Built) -> Subject:
     """Return the environments and methods of an artefact, from its texts and from its runs."""
-    texts, methods = [item.product.caption], {name_of(run.method) for run in item.runs}
+    texts, methods = [item.product.caption], {name_of(run.preset) for run in item.runs}
     if table := item.table:
         texts += [*table.names, *table.headings, *(value.text for row in table.rows for value in row[: table.left])]
         methods |= {method for method in table.methods if method}

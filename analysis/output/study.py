@@ -42,8 +42,8 @@ def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = (
     if name not in source.studies():
         raise unknown_choice("study with runs", name, source.studies())
     every = source.all_of_study(name, tier)
-    fields = varying(every)
-    key = RowKey(lambda run: row_of(run, fields), tuple(fields), within=tuple(_seeds(every)))
+    differing_settings, fields = varying(every)
+    key = RowKey(lambda run: row_of(run, fields), tuple(differing_settings), within=tuple(_seeds(every)))
     study = source.study(name, tier, key)
     if not study.runs:
         return []
@@ -59,10 +59,10 @@ def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = (
     ]
 
 
-def varying(runs: Sequence[Run]) -> list[str]:
-    """Return the fewest settings that distinguish the rows of these runs, the estimator first; seeds do not count.
+def varying(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
+    """Return all settings in which these runs differ, and the fewest of them that distinguish the rows.
 
-    Runs are compared within their environment and model.
+    The estimator and the loss come first; seeds do not count. Runs are compared within their environment and model.
     """
     places = grouped(runs, lambda run: (run.env, run.model)).values()
     values = {run: diff for place in places for run, diff in differing({run.id: run.config for run in place}).items()}
@@ -70,11 +70,12 @@ def varying(runs: Sequence[Run]) -> list[str]:
     names = dict.fromkeys(name for diff in values.values() for name in diff if name not in seeds)
     chosen: list[str] = []
     parts = {(run.env, run.model) for run in runs}
-    for name in sorted(names, key=lambda name: (name != "credit.name", not name.startswith("credit."), name)):
+    first = ("credit.name", "loss.name")
+    for name in sorted(names, key=lambda name: (name not in first, not name.startswith("credit."), name)):
         finer = {(run.env, run.model, *(str(values[run.id].get(n)) for n in [*chosen, name])) for run in runs}
         if len(finer) > len(parts):
             chosen, parts = [*chosen, name], finer
-    return chosen
+    return list(names), chosen
 
 
 def _seeds(runs: Sequence[Run]) -> list[str]:
@@ -84,15 +85,17 @@ def _seeds(runs: Sequence[Run]) -> list[str]:
 
 
 def row_of(run: Run, fields: Sequence[str]) -> str:
-    """Return the name of a run's row: its method, and the values of other settings that vary."""
+    """Return the name of a run's row: its method or preset, and the values of other settings that vary."""
     written = {name: run.written(name) for name in fields if name != "credit.name"}
     words = [f"{_short_name(name)}={value}" for name, value in written.items() if value is not None]
-    return " ".join([run.method, *words])
+    return " ".join([run.preset, *words])
 
 
 def _short_name(setting: str) -> str:
-    """Return the last word of a dotted name; a seed is named with the part that it belongs to."""
+    """Return the last word of a dotted name; a seed has the part that it belongs to, and the name of a part is that."""
     *_, part, word = ["", *setting.split(".")]
+    if part and word == "name":
+        return part
     return f"{part}.{word}" if part and word == "seed" else word
 
 
@@ -107,7 +110,7 @@ def _metric(name: str, runs: Sequence[Run]) -> Metric:
 
 
 def _table(label: str, study: StudyRuns, metrics: Sequence[Metric]) -> Table:
-    several = len({run.method for run in study.runs}) > 1
+    several = _has_several_methods(study)
     rows = Rows(("Method" if several else "Setting",), lambda row: [_short(row, several)], order=_ordered)
     places = dict.fromkeys((run.env, run.model) for run in study.runs)
     blocks = [
@@ -122,7 +125,7 @@ def differences(study: StudyRuns) -> Table:
 
     A seed is a block where the warm start has it too. A dash: no seed in common. Empty with less than two rows.
     """
-    rows, several = [], len({run.method for run in study.runs}) > 1
+    rows, several = [], _has_several_methods(study)
     trained = [run for run in study.runs if run.updates and "train/success" in run.metrics]
     for env, of_env in grouped(sorted(trained, key=lambda run: (run.env, run.model)), _place).items():
         by_row = grouped(sorted(of_env, key=lambda run: run.seed), lambda run: str(study.key.row(run)))
@@ -139,6 +142,10 @@ def differences(study: StudyRuns) -> Table:
     caption = f"{_heading(study)} Differences in points, paired over training seeds, with Student's 95 % intervals."
     notes = ["In training: success averaged over all updates. At the end: success on the test tasks. Not corrected."]
     return Table(caption, heads, rows, notes, left=3)
+
+
+def _has_several_methods(study: StudyRuns) -> bool:
+    return len({run.preset for run in study.runs}) > 1
 
 
 def _place(run: Run) -> tuple[str, str]:

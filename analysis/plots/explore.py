@@ -60,7 +60,7 @@ def runs(source: Source, study: str, tier: str) -> dict[str, Run]:
     """
     of_study = source.all_of_study(study, tier) if study else [run for run in without_study(source) if run.tier == tier]
     runs = sorted(of_study, key=lambda r: (r.started, r.id), reverse=True)
-    kinds = {run.id: f"{run.env} {run.model} {name_of(run.method)}" for run in runs}
+    kinds = {run.id: f"{run.env} {run.model} {name_of(run.preset)}" for run in runs}
     words: dict[str, str] = {}
     for alike in grouped(runs, lambda run: kinds[run.id]).values():
         for run, values in differing({run.id: run.config for run in alike}).items():
@@ -140,5 +140,5 @@ def degeneracy(chosen: Sequence[Run]) -> pd.DataFrame:
     for run in chosen:
         means = (100 * run.metrics.filter(like="credit/mass_").mean()).rename(lambda name: name.split("mass_", 1)[1])
         place = {"env": run.env, "model": run.model, "seed": run.seed, "run": run.id}
-        rows.append({"method": name_of(run.method), **means, **place})
+        rows.append({"method": name_of(run.preset), **means, **place})
     return pd.DataFrame(rows).round(1)

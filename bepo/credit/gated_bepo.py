@@ -19,8 +19,10 @@ from bepo.credit import Credit, Estimator, Traits, register
 BUDGETS = (1, 3, 5, 10, 20)  # log the change of the advantage at these sweeps (paper, iteration ablation)
 _OF_GATE = ("gate", "n_min", "b_min", "full_visits", "full_branches")
 _OF_STEPS = (
-    "step_weight",
+    "gamma",
     "gae_lambda",
+    "step_invalid_penalty",
+    "solver",
     "iterations",
     "tolerance",
     "backup",
@@ -117,8 +119,11 @@ class GatedBEPO(Estimator):
 
     def without_effect(self) -> dict[str, str]:
         if self.mixing == "outcome_only":
-            return dict.fromkeys((*_OF_STEPS, *_OF_GATE, "eta_min"), "credit.mixing=outcome_only has no step term")
+            names = ("step_weight", *_OF_STEPS, "truncation", *_OF_GATE, "eta_min")
+            return dict.fromkeys(names, "credit.mixing=outcome_only has no step term")
         unused: dict[str, str] = {}
+        if self.step_weight == 0:
+            unused |= dict.fromkeys(_OF_STEPS, "credit.step_weight=0 has no step term")
         if self.mixing == "ungated":
             unused["eta_min"] = "credit.mixing=ungated keeps the outcome term"
         if self.mixing == "ungated" and self.gate_order == "post":

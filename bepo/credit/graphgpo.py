@@ -58,6 +58,9 @@ class GraphGPO(OutcomeTerm):
         "mixing": "Fixed",
     }
 
+    def without_effect(self) -> dict[str, str]:
+        return {"omega": "credit.graph_reward=reciprocal has no base"} if self.graph_reward == "reciprocal" else {}
+
     def __call__(self, batch: RolloutBatch) -> Credit:
         outcome = self.outcome(batch, self.std)
         reward = graph_reward(batch, self.omega, self.graph_reward, self.unreachable)

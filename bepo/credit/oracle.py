@@ -60,6 +60,11 @@ class Oracle(Estimator):
     def mixes_groups(self) -> bool:
         return self.variant != "progress"
 
+    def without_effect(self) -> dict[str, str]:
+        if self.variant == "outcome_residual":
+            return {}
+        return {"invalid_penalty": f"credit.variant={self.variant} has no outcome term"}
+
     def __call__(self, batch: RolloutBatch) -> Credit:
         before, after = (batch.column(name, may_be_nan=True) for name in ("expert_steps", "next_expert_steps"))
         if self.variant == "progress":
@@ -83,9 +88,7 @@ def progress(before: Float[np.ndarray, " N"], after: Float[np.ndarray, " N"]) ->
 
 def _residual(batch: RolloutBatch, before: np.ndarray, after: np.ndarray) -> Float[np.ndarray, " N"]:
     """Return V(s') - V(s) over its root mean square, for the fitted success rate V. An end's value is its outcome."""
-    truncated = batch.terminal == Terminal.TRUNCATION
-    horizon = int((batch.step[truncated] if truncated.any() else batch.step).max()) + 1
-    left = horizon - batch.step
+    left = int(batch.step.max()) + 1 - batch.step  # the longest trajectory; one may be cut before the time limit
     fit = _SuccessRate(before, left - before, batch.success[batch.trajectory])
     value_after = np.where(batch.terminal == Terminal.NONE, fit(after, left - 1 - after), 0.0)
     value_after = np.where(batch.terminal == Terminal.SUCCESS, 1.0, value_after)

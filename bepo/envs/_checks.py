@@ -46,12 +46,24 @@ def started_checked(env: Environment, tasks: list[Task]) -> Iterator[Episodes]:
 
 
 def step_checked(env: Environment, episodes: Episodes, actions: Mapping[int, str | None]) -> dict[int, Step]:
-    """Act in some episodes, and return plain and checked results. Raises ``UserError`` for a wrong one."""
+    """Act in some episodes, and return plain and checked results.
+
+    Raises ``UserError`` for a wrong one, for an action that is no text, and if ``observations`` were not updated.
+    """
+    for action in actions.values():
+        if action is not None and not isinstance(action, str):
+            raise _wrong(env, "parse_action", "action", action, "a text or None")
     with no_exit(f"env={env.name}: its step"):
         steps = episodes.step(actions)
     if not isinstance(steps, dict) or steps.keys() != actions.keys():
         raise _wrong(env, "step", "results", steps, f"a dictionary of the episodes {sorted(actions)}")
-    return {i: _checked(env, step) for i, step in steps.items()}
+    checked = {i: _checked(env, step) for i, step in steps.items()}
+    for i, step in checked.items():
+        shown = episodes.observations[i]
+        if step.terminal == Terminal.NONE and (shown.text, shown.key) != (step.observation.text, step.observation.key):
+            wanted = f"that of its step, {briefly(step.observation.text)}"
+            raise _wrong(env, "episodes", f"observations[{i}] after the step", shown.text, wanted)
+    return checked
 
 
 def observed(env: Environment, observation: Observation) -> Observation:

@@ -17,6 +17,7 @@ import numpy as np
 
 from bepo.core.batch import Terminal
 from bepo.core.errors import Missing, UserError, unknown_choice
+from bepo.core.seeds import derive_seed
 from bepo.core.settings import setting
 from bepo.envs import (
     Observation,
@@ -57,7 +58,7 @@ class GEM(TextEnvironment):
 
     label: ClassVar[str] = "GEM"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
-    method_version: ClassVar[int] = 2
+    method_version: ClassVar[int] = 3
 
     @cached_property
     def prompt(self) -> PromptText:
@@ -79,9 +80,22 @@ class GEM(TextEnvironment):
         episodes.close()
 
     def parse_action(self, text: str) -> str | None:
-        """Return the text inside ``\\boxed{...}``, as GEM reads it, unless it has a box; None for an empty text."""
-        said = text.strip()
-        return None if not said else said if "\\boxed{" in said else f"\\boxed{{{said}}}"
+        """Return the text in the form that GEM reads; None for an empty text.
+
+        The form is ``\\boxed{...}``, or ``<answer>...</answer>`` for questions without ``extract_boxed``. A text that
+        has it stays as it is.
+        """
+        said, (before, after) = text.strip(), self._form
+        return None if not said else said if before in said else f"{before}{said}{after}"
+
+    @cached_property
+    def _form(self) -> tuple[str, str]:
+        spec = known_specs().get(self.id)
+        if spec is not None and "qa_env" in str(spec.entry_point):
+            given = {**spec.kwargs, **self.kwargs}
+            if not given.get("extract_boxed"):
+                return "<answer>", "</answer>"
+        return "\\boxed{", "}"
 
     def missing(self) -> Missing | None:
         """Return ``Missing`` if gem-llm is not installed, else None."""
@@ -134,7 +148,11 @@ class GEMEpisodes(NoExpert):
 
     def _reset(self, i: int, seed: int) -> None:
         with _randomness(random.getstate(), np.random.get_state()) as after:
-            instruction, info = begun(self._id, self._envs[i].reset(seed=seed))
+            try:
+                values = self._envs[i].reset(seed=seed)
+            except IndexError:  # GEM draws the row of its data from one too many
+                values = self._envs[i].reset(seed=derive_seed(seed, 1) & 0xFFFFFFFF)
+            instruction, info = begun(self._id, values)
         instruction = text_of(self._id, "reset", instruction)
         self._randomness.append((after[0], after[1]))
         self._histories.append(instruction)
@@ -178,14 +196,9 @@ def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
     Raises ``UserError`` for an unknown ID, wrong settings or missing data, and if an environment would run the model's
     code but ``sandbox_type`` is not set.
     """
-    if missing := _missing():
-        raise missing
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    known = known_specs()
     import gem
-    from gem.envs.registration import ENV_REGISTRY as known
 
-    root.handlers[:], root.level = handlers, level  # undo the root logger that the import sets up
     if env_id not in known:
         raise unknown_choice("env.id", env_id, known)
     if "code_env" in str(known[env_id].entry_point) and "sandbox_type" not in kwargs:
@@ -204,6 +217,19 @@ def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
         close(env)
         raise
     return env
+
+
+def known_specs() -> Mapping[str, Any]:
+    """Return GEM's specifications of environments by ID. Raises ``Missing`` if gem-llm is not installed."""
+    if missing := _missing():
+        raise missing
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    import gem  # noqa: F401 (registers its environments)
+    from gem.envs.registration import ENV_REGISTRY
+
+    root.handlers[:], root.level = handlers, level  # undo the root logger that the import sets up
+    return ENV_REGISTRY
 
 
 def _refuse_ignored(env: Any, kwargs: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -146,9 +147,20 @@ def weights_missing(path: str) -> Missing | None:
 def digest_of_weights(path: str) -> str | None:
     """Return the digest of a GGUF file, or of a folder's weights, configs and tokenizer; None for anything else."""
     if path.endswith(".gguf"):
-        return digest_of_file(Path(path).expanduser())
+        return _digest_of(Path(path).expanduser())
     files = sorted(file for pattern in _OF_CHECKPOINT for file in Path(path).glob(pattern))
-    return digest("\n".join(map(digest_of_file, files))) if files else None
+    return digest("\n".join(map(_digest_of, files))) if files else None
+
+
+def _digest_of(file: Path) -> str:
+    """Return the digest of a file, which is read once as long as it does not change."""
+    size = check_regular(file, "file of a checkpoint")
+    return _digest_read(file, size, file.stat().st_mtime_ns)
+
+
+@lru_cache
+def _digest_read(file: Path, size: int, changed: int) -> str:
+    return digest_of_file(file)
 
 
 def readable_folder(path: str) -> Path:

@@ -24,7 +24,7 @@ class SmolLM2(PretrainedText):
 
     name: Literal["smollm2"] = "smollm2"
     max_prompt_length: int = setting(1024, at_least=1, at_most=8192)
-    """Maximum number of tokens of a prompt. A longer prompt ends its episode as a failure; a longer first prompt is an
+    """Maximum number of tokens of a prompt. A longer prompt truncates its episode; a longer first prompt is an
     error."""
     max_response_length: int = setting(64, at_least=1, at_most=8192)
     """Maximum number of tokens of a response, end-of-sequence token included."""

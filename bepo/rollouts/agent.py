@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
+from bepo.core.errors import UserError
 from bepo.core.settings import Settings, setting
-from bepo.envs import Environment, Observation, PromptText
+from bepo.envs import IMAGE, Environment, Observation, PromptText
 
 _CJK = re.compile(r"[\u4e00-\u9fff]")
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE | re.ASCII)
@@ -52,6 +53,15 @@ class Agent(Settings):
     group = "agent"
     method_version: ClassVar[int] = 1
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in {"reasoning": False, "list_actions": True}.items():
+            if self.style != "brief" and (given := getattr(self, name)) != value:
+                raise UserError(
+                    f"agent.{name}={str(given).lower()}: has no effect with agent.style={self.style}; "
+                    f"choices: agent.style=brief, agent.{name}={str(value).lower()}"
+                )
+
     @property
     def shows_actions(self) -> bool:
         """Whether prompts list the admissible actions."""
@@ -69,15 +79,19 @@ class Agent(Settings):
         observation: Observation,
         history: Sequence[tuple[str, str]],
     ) -> str:
-        """Return the user message of a step; ``history`` has every past (observation, action) of the episode."""
-        recent = history[-self.history_length :] if self.history_length else []
+        """Return the user message of a step; ``history`` has every past (observation, action) of the episode.
+
+        A prompt has one picture, that of the current observation. Past ones are left out.
+        """
+        shown = history[-self.history_length :] if self.history_length else []
+        recent = [(seen.replace(IMAGE, "") if self.history_observations else "", action) for seen, action in shown]
         if self.style == "compact":
             return self._compact(instruction, observation, recent, len(history))
         if self.style == "brief":
             return self._brief(text, instruction, observation, recent)
-        prompt = _full(text, instruction, observation, recent, len(history), self.history_observations)
+        prompt = _full(text, instruction, observation, recent, len(history))
         if recent and len(prompt) > self.history_limit:
-            prompt = _full(text, instruction, observation, [], len(history), self.history_observations)
+            prompt = _full(text, instruction, observation, [], len(history))
         return prompt
 
     def parse(self, env: Environment, response: str) -> ParsedResponse:
@@ -121,7 +135,7 @@ class Agent(Settings):
         if instruction:
             parts.append(f"Task: {instruction}")
         for seen, action in recent:
-            parts.append(f"Before: {seen}\nAction: {action}" if self.history_observations else f"Before: {action}")
+            parts.append(f"Before: {seen}\nAction: {action}" if seen else f"Before: {action}")
         if self.list_actions and observation.admissible:
             parts.append(f"Actions: {', '.join(observation.admissible)}.")
         if self.reasoning:
@@ -139,7 +153,7 @@ class Agent(Settings):
         """
         parts = [instruction] if instruction else []
         for seen, action in recent:
-            parts.append(f"{seen} then {action}" if self.history_observations else f"then {action}")
+            parts.append(f"{seen} then {action}" if seen else f"then {action}")
         return "\n".join([*parts, f"now {observation.text}", f"step {taken}"])
 
 
@@ -149,7 +163,6 @@ def _full(
     observation: Observation,
     recent: Sequence[tuple[str, str]],
     taken: int,
-    with_observations: bool,
 ) -> str:
     parts = [f"{text.role} {text.rules}"]
     if instruction:
@@ -157,7 +170,7 @@ def _full(
     if recent:
         parts.append(f"You have taken {taken} steps. The last {len(recent)}:")
         for number, (seen, action) in enumerate(recent, start=taken - len(recent) + 1):
-            before = f"Observation {number}: '{seen}', " if with_observations else ""
+            before = f"Observation {number}: '{seen}', " if seen else ""
             parts.append(f"[{before}Action {number}: '{action}']")
     parts.append(f"You are at step {taken + 1}. Current observation:\n{observation.text}")
     if observation.admissible:

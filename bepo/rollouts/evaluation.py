@@ -24,7 +24,7 @@ class Evaluation(Settings):
     """The paper's protocol: 128 fixed tasks, temperature 0.4, three evaluation seeds."""
 
     tasks: int = setting(128, at_least=1, at_most=100_000)
-    """Number of tasks in the test set, and in the validation set."""
+    """Number of tasks in the test set, and in the validation set, by which a warm start knows when to stop."""
     seeds: int = setting(3, at_least=1, at_most=1_000)
     """Number of passes over the test and the validation tasks, before the first and after the last update."""
     every: int = setting(10, at_least=0)
@@ -33,7 +33,8 @@ class Evaluation(Settings):
     """Number of further evaluations, evenly spaced over the last fifth of the updates; the last is after the last
     update. Their mean is steadier than one pass at the end."""
     temperature: float = setting(0.4, at_least=0)
-    """Sampling temperature. 0 (greedy) is only for served policies."""
+    """Sampling temperature. 0 (greedy) is only for served policies. A warm start is measured at it, too, so another
+    temperature fits another start."""
     top_p: float = setting(1.0, above=0, at_most=1)
     """Draw from the most likely tokens that together have this probability; 1: from all tokens."""
     top_k: int = -1

@@ -53,8 +53,8 @@ class RunSession:
         """
         with disk_errors(self.results), no_exit("the code of a plug-in or of a package"):
             refuse_older(self.results)
-            for shared in (*_SHARED, *self.results.glob("studies/*/*")):
-                remove_leftovers(self.results / shared, seconds=600)  # another process may still write a younger one
+            for shared in (*(self.results / name for name in _SHARED), *self.results.glob("studies/*/*")):
+                remove_leftovers(shared, seconds=600)  # another process may still write a younger one
             is_read_only = self.folder.is_complete and not os.access(self.folder.path, os.W_OK)  # no lock is possible
             if is_read_only and is_final(done := self.read()):
                 yield done

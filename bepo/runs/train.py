@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,12 @@ from bepo.runs.metrics import OF_ADVANTAGES, credit_metrics, prefixed, rollout_m
 from bepo.runs.progress import ProgressBar, interrupts
 from bepo.runs.session import RunSession, make_setup, task_sets_of
 from bepo.runs.wandb_labels import summary_of
+from bepo.store.json_files import read_sealed, write_sealed
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
 from bepo.training.backends import Engine
 
+_START = "start.json"
 _MUST_BE_FINITE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")
 
 
@@ -65,6 +68,7 @@ def train(
             cpu = engine.cpu_seconds()
             evaluations = Evaluations(config, setup, folder, engine)
             if checkpoint:
+                _check_start(folder, checkpoint, engine)
                 engine.load(checkpoint)
             else:
                 evaluations.first()
@@ -204,6 +208,29 @@ def _save_checkpoint(config: Config, folder: RunFolder, engine: Engine, update: 
     if update not in dict(folder.checkpoints()):
         with folder.new_checkpoint(update, config.checkpoints) as path:
             engine.save(path)
+            write_sealed(path / _START, _start_of(engine))
+
+
+def _start_of(engine: Engine) -> dict[str, Any]:
+    """Return the weights and the warm start that a run began with, which are also the reference of its KL term."""
+    return {name: engine.metadata[name] for name in ("weights", "warm_start") if name in engine.metadata}
+
+
+def _told(start: Mapping[str, str] | None) -> str:
+    return "none" if start is None else " ".join([*filter(None, [start.get("name")]), start["digest"][:12]])
+
+
+def _check_start(folder: RunFolder, checkpoint: Path, engine: Engine) -> None:
+    """Raise ``UserError`` if a run would go on with another start than it began with. Older checkpoints do not say."""
+    if not (checkpoint / _START).exists():
+        return
+    began, now = read_sealed(checkpoint / _START, "start of a run"), _start_of(engine)
+    for name in (name for name in ("weights", "warm_start") if began.get(name) != now.get(name)):
+        raise UserError(
+            f"run {folder.id}: began with the {name.replace('_', ' ')} {_told(began.get(name))}, and would go on with "
+            f"{_told(now.get(name))}; go on with the device, threads and warm starts of its first session, or in "
+            "another results folder"
+        )
 
 
 def metadata_of_method(credit: Estimator) -> dict[str, Any]:

@@ -167,7 +167,8 @@ def _demonstrated(
             observation = episodes.observations[i]
             prompt = agent.prompt(env.prompt, episodes.instructions[i], observation, histories[i])
             steps.append(Demonstration(prompt, best, observation.image))
-            random = observation.admissible[rng.integers(len(observation.admissible))]
+            listed = observation.admissible or (best,)
+            random = listed[rng.integers(len(listed))]
             actions[i] = random if rng.random() < noise else best
             histories[i].append((observation.text, actions[i]))
         if not actions:

@@ -73,8 +73,25 @@ def test_identical_rows_are_named(tmp_path):
 def test_rows_are_the_fewest_settings_that_tell_them_apart(results):
     runs = [Run(read_run(path.parent)) for path in results.glob("runs/*/run.json")]
     mine = [run for run in runs if run["step_weight"] is not None]
-    assert varying(mine) == ["credit.gamma"]  # step_weight says the same
-    assert varying([run for run in runs if run["step_weight"] is None]) == ["credit.name"]
+    assert varying(mine) == (["credit.gamma", "credit.step_weight"], ["credit.gamma"])  # step_weight says the same
+    assert varying([run for run in runs if run["step_weight"] is None])[1] == ["credit.name"]
+
+
+def test_a_row_may_differ_in_several_settings_outside_its_method(tmp_path):
+    for changed in (
+        {},
+        {"training.kl_coef": 0.5, "training.epochs": 2},
+        {"loss.name": "dapo", "training.kl_coef": 0.0},
+    ):
+        write_run(tmp_path, "whole", {"credit.name": "grpo"} | changed, [[1, 0]])
+    rows = [[row[0].text, row[-1].text] for row in built(tmp_path, "whole").rows]
+    assert len(rows) == 3 and any(row[0].startswith("loss=dapo") for row in rows), rows
+
+
+def test_a_preset_of_another_paper_has_its_name(tmp_path):
+    for changed in ({"credit.name": "grpo", "credit.progress": 0.3}, {"credit.name": "rloo"}):
+        write_run(tmp_path, "mine", changed, [[1, 0]])
+    assert [row[0].text for row in built(tmp_path, "mine").rows] == ["RLOO", "ProGPOʳ"]
 
 
 def test_settings_that_follow_the_training_seed_do_not_split_rows(tmp_path):

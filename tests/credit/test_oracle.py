@@ -44,6 +44,16 @@ def test_the_fitted_value_of_an_end_is_its_outcome():
     assert (credit.advantage > 0).sum() == 4
 
 
+def test_an_episode_that_is_cut_early_sets_no_time_limit():
+    """The others keep their values, as if it had failed."""
+    others = [row for n in range(7) for row in episode(f"s{n}", range(14, -1, -1), "success")]
+    cut, failed = (episode("b", [5, 4, 3], end) for end in ("truncation", "failure"))
+    first, second = (
+        Oracle(variant="residual")(RolloutBatch.from_rows(others + last)).advantage for last in (cut, failed)
+    )
+    np.testing.assert_allclose(first, second)
+
+
 def test_outcome_residual_is_the_sum_of_its_terms():
     rows = episode("a", [2, 1, 0], "success") + episode("b", [2, 3, 3], "truncation")
     credit = Oracle(variant="outcome_residual")(RolloutBatch.from_rows(rows))

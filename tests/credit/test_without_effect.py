@@ -25,14 +25,17 @@ OTHERS = {
     "gate": ["binary", "count_ramp", "count_and_branch"], "step_weight": [0.0, 3.0], "gae_lambda": [0.0, 1.0],
     "iterations": [0, 3], "tolerance": [0.0, 0.1], "backup": ["mean", "max", "softmax"],
     "softmax_temperature": [0.1, 10.0], "gate_order": ["post", "mask", "stop"], "step_std": ["none", "sample"],
+    "gamma": [0.5, 1.0], "truncation": ["bootstrap"], "step_invalid_penalty": [0.5], "solver": ["exact"],
 }  # fmt: skip
+OTHER_VARIANT = {"graphgpo": {"graph_reward": "power"}, "oracle": {"variant": "outcome_residual"}}
 CASES = [
     dict(mixing=mixing, gate=gate, b_min=b_min, iterations=iterations, gate_order=order)
     for mixing, gate, b_min, iterations, order in product(
         ("dynamic", "ungated", "outcome_only", "group_skew"), ("binary", "count_ramp", "count_and_branch"),
         (2, 3), (0, 20), ("post", "mask"),
     )
-] + [dict(solver="exact"), dict(backup="max")]  # fmt: skip
+]  # fmt: skip
+CASES += [dict(solver="exact"), dict(backup="max"), dict(step_weight=0.0), dict(step_weight=0.0, mixing="ungated")]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -44,6 +47,24 @@ def test_they_change_no_advantage(case):
             changed = replace(given, **{name: value})
             if name in changed.without_effect():  # n_min=3 has an effect beside b_min=2
                 np.testing.assert_array_equal(changed(BATCH).advantage, expected, err_msg=f"{name}={value}")
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "idle"),
+    [
+        ("graphgpo", {"graph_reward": "reciprocal"}, {"omega": 0.5}),
+        ("oracle", {"variant": "progress"}, {"invalid_penalty": 0.9}),
+        ("oracle", {"variant": "residual"}, {"invalid_penalty": 0.9}),
+    ],
+)
+def test_other_estimators_name_theirs(name, case, idle):
+    expert = np.arange(len(BATCH), dtype=float) % 4
+    batch = replace(BATCH, extras={**BATCH.extras, "expert_steps": expert, "next_expert_steps": expert[::-1].copy()})
+    given = estimators()[name](**case)
+    assert (
+        given.without_effect().keys() == idle.keys() and not estimators()[name](**OTHER_VARIANT[name]).without_effect()
+    )
+    np.testing.assert_array_equal(replace(given, **idle)(batch).advantage, given(batch).advantage)
 
 
 def test_each_is_a_field_with_a_reason():

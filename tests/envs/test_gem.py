@@ -2,6 +2,7 @@
 
 import random
 from itertools import islice
+from typing import ClassVar
 
 import pytest
 
@@ -12,6 +13,7 @@ from bepo.envs import environments
 from bepo.rollouts.agent import Agent
 
 gem = pytest.importorskip("gem")
+from gem.utils.parsing import extract_last_tagged_answer  # noqa: E402
 
 
 class Capital(gem.Env):
@@ -24,7 +26,22 @@ class Capital(gem.Env):
         return "", float(action == "\\boxed{Paris}"), True, False, {}
 
 
+class Rows(Capital):
+    """Like GEM's questions, it draws the row of its data from one too many."""
+
+    behind: ClassVar[set[int]] = set()  # the seeds that found it
+
+    def reset(self, seed=None):
+        random.seed(seed)
+        drawn = random.randint(0, 40)
+        self.behind.update({seed} if drawn == 40 else ())
+        return [str(i) for i in range(40)][drawn], {}
+
+
 gem.register("test:Capital", Capital)
+gem.register("test:Rows", Rows)
+gem.register("test:Tagged", "gem.envs.qa_env:QaEnv")
+gem.register("test:Boxed", "gem.envs.qa_env:QaEnv", extract_boxed=True)
 
 
 class Says:
@@ -45,6 +62,23 @@ def test_the_case_of_an_answer_counts(style, said, answer, success):
     policy = Says(said.format(answer))
     batch = rollouts.collect(env, Agent(style=style), policy, tasks, 1, rollouts.Sampling(), seed=0)
     assert set(batch.actions) == {f"\\boxed{{{answer}}}"} and batch.success.mean() == success
+
+
+@pytest.mark.parametrize("settings", [{"id": "test:Tagged"}, {"id": "test:Tagged", "kwargs": {"extract_boxed": False}}])
+@pytest.mark.parametrize("said", ["423", " <answer>423</answer> ", "It is <answer> 423 </answer>."])
+def test_a_question_is_answered_in_tags(settings, said):
+    action = environments.make("gem", **settings).parse_action(said)
+    assert extract_last_tagged_answer(action).strip() == "423"
+
+
+@pytest.mark.parametrize("settings", [{"id": "test:Boxed"}, {"id": "test:Tagged", "kwargs": {"extract_boxed": True}}])
+def test_a_question_with_boxes_is_answered_in_a_box(settings):
+    assert environments.make("gem", **settings).parse_action("423") == "\\boxed{423}"
+
+
+def test_a_seed_behind_the_last_row_draws_again():
+    _, episodes = started("test:Rows", 64)
+    assert Rows.behind and started("test:Rows", 64)[1].instructions == episodes.instructions
 
 
 def started(env_id, n=1, **settings):

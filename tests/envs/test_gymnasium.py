@@ -205,6 +205,13 @@ def test_a_pole_that_stands_until_the_time_limit_is_a_success():
     assert ends == [Terminal.SUCCESS, Terminal.FAILURE]
 
 
+def test_a_pole_that_nobody_pushes_does_not_stand():
+    env = made("CartPole-v1", horizon=5)
+    episodes = env.start(list(islice(env.tasks("train"), 1)))
+    steps = [episodes.step({0: action})[0] for action in (None, "left", "right", "left", "right")]
+    assert {(step.terminal, step.task_score) for step in steps} == {(Terminal.NONE, 0.0)}
+
+
 @pytest.mark.parametrize(
     "settings, told",
     [

@@ -182,12 +182,25 @@ def test_clear_numbers_of_a_plug_in_are_taken(reward):
         ({"observation": Observation(None, "a", ())}, "the text of its observation is None, must be a text"),
         ({"observation": Observation("a", "a", "up")}, "the admissible of its observation is 'up', must be texts"),
         ({"observation": Observation("a", "a", (), np.zeros((2, 2, 3)))}, "the image of its observation is array"),
+        (
+            {"observation": Observation("a", "a", ())},
+            r"observations\[.\] after the step of its episodes is .*must be that",
+        ),
     ],
 )
 def test_unclear_values_of_a_plug_in_are_one_line(changed, problem):
     with pytest.raises(UserError, match=f"^env=sokoban: .*{problem}") as raised:
         played(of(**changed))
     assert "\n" not in str(raised.value)
+
+
+def test_an_action_of_a_plug_in_is_a_text():
+    class Numbers(Sokoban):
+        def parse_action(self, text):
+            return 9
+
+    with pytest.raises(UserError, match=r"^env=sokoban: the action of its parse_action is 9, must be a text or None$"):
+        played(Numbers(observation="text"))
 
 
 def test_an_environment_may_draw_into_one_array():

@@ -1,6 +1,6 @@
 import pytest
 
-from bepo.envs import Observation, environments
+from bepo.envs import IMAGE, Observation, environments
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
 from bepo.rollouts.agent import Agent
 
@@ -28,6 +28,14 @@ def test_history_options():
     bare = Agent(history_observations=False).prompt(ENV.prompt, "", NOW, PAST)
     assert "act4" in bare and "board4" not in bare
     assert Agent(style="compact").prompt(ENV.prompt, "", NOW, PAST[:1]) == "board0 then act0\nnow BOARD\nstep 1"
+
+
+@pytest.mark.parametrize("style", ["full", "brief", "compact"])
+def test_a_prompt_has_the_current_picture_alone(style):
+    now, past = Observation(IMAGE, "key", DIRECTIONS), [(IMAGE, "up"), (f"a {IMAGE} b", "down")]
+    prompt = Agent(style=style).prompt(ENV.prompt, "", now, past)
+    assert prompt.count(IMAGE) == 1 and "up" in prompt.partition(IMAGE)[0] and "a  b" in prompt
+    assert prompt.partition("down")[2].count(IMAGE) == 1  # after the history
 
 
 def test_a_long_prompt_leaves_its_history_out():

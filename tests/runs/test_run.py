@@ -12,7 +12,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.store.files import Corrupt
 from bepo.store.run_files import STREAMS, read_run
 from bepo.store.runs import run_id
-from tests.command import rows, start, stop_after, train, without_seconds
+from tests.command import SHORT_START, SMALLEST, python, rows, start, stop_after, train, without_seconds
 
 pytestmark = pytest.mark.slow  # these train
 
@@ -137,6 +137,19 @@ def test_a_finished_run_without_its_optimiser_cannot_be_continued(tmp_path):
     (line,) = [line for line in err.splitlines() if "keep=resume" in line]
     assert code == 0 and "of 1 updates kept only its policy" in line
     assert sorted(len(read_run(p).metrics()) for p in tmp_path.glob("runs/*")) == [1, 2]
+
+
+def test_a_run_goes_on_with_the_start_that_it_began_with(tmp_path):
+    """Another number of threads fits another warm start, which would become the reference of the KL term."""
+    settings = [*(setting for setting in SMALLEST if "warm_start" not in setting), *SHORT_START]
+    assert python("-m", "bepo.train", *settings, f"results={tmp_path}", "updates=1", "keep=resume").returncode == 0
+    more = ("-m", "bepo.train", *settings, f"results={tmp_path}", "updates=2")
+    refused = python(*more, "backend.threads=2")
+    assert refused.returncode == 2 and "began with the warm start sokoban-tiny-" in refused.stderr
+    assert len([line for line in refused.stderr.splitlines() if line.startswith("error")]) == 1
+    assert python(*more).returncode == 0
+    found = [read_run(path.parent).metadata["warm_start"] for path in tmp_path.glob("runs/*/run.json")]
+    assert len(found) == 2 and found[0] == found[1]
 
 
 def test_killed_twice_it_ends_with_the_same_rows(whole, tmp_path):

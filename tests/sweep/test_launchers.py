@@ -25,12 +25,13 @@ def test_submitit(tmp_path):
 
 
 def test_an_optuna_study_on_the_plain_sweeper(tmp_path):
-    """The objective is the mean over the study's training seeds."""
+    """The objective is the mean over the study's training seeds, and settings that name the seed follow it."""
     settings = (*ONE, f"results={tmp_path}", "hydra.sweeper.n_trials=1", "hydra/launcher=basic", "study.seeds=[3,4]")
+    settings += ("policy.seed=${seed}",)
     code, _, err = run("-cd", "experiments", "-cn", "tune_gated_bepo", *settings)
     assert code == 0, err
     runs = [read_run(p.parent) for p in tmp_path.glob("runs/*/run.json")]
-    assert {r.config["seed"] for r in runs} == {3, 4}
+    assert {(r.config["seed"], r.config["policy"]["seed"]) for r in runs} == {(3, 3), (4, 4)}
     study = optuna.load_study(study_name="tune_gated_bepo.sokoban.smoke", storage=f"sqlite:///{tmp_path}/studies.db")
     (trial,) = study.trials
     episodes = [row for item in runs for row in item.episodes()]

@@ -199,6 +199,20 @@ def test_demonstrations_are_the_experts(noise):
     assert all("now " in d.prompt for d in steps)
 
 
+def test_an_expert_may_play_where_no_action_is_listed(monkeypatch):
+    env = Sokoban(observation="text")
+    start = env.start
+
+    def unlisted(tasks):
+        episodes = start(tasks)
+        episodes.observations[:] = [replace(one, admissible=()) for one in episodes.observations]
+        return episodes
+
+    monkeypatch.setattr(env, "start", unlisted)
+    expected = demonstrations(Sokoban(observation="text"), AGENT, TRAIN.tasks[:3], 0.0, 0)
+    assert demonstrations(env, AGENT, TRAIN.tasks[:3], 0.0, 0)[0].response == expected[0].response
+
+
 def test_demonstrations_end_where_every_episode_is_over():
     """The episodes end long before the horizon, and then no episode is left to step."""
     env = Sokoban(horizon=40)

@@ -80,14 +80,23 @@ def log_probs(policy, tokens, forbidden) -> np.ndarray:
 def test_lora_trains_adapters_and_keeps_a_policy_with_them(tmp_path):
     """Only layers with adapters change. vLLM samples the second update from the policy that the first one made.
 
-    The reference of the KL term is the policy without its adapters.
+    The reference of the KL term is the policy without its adapters. Episodes whose third prompt is too long are cut.
     """
-    lora = ("policy.lora.rank=4", "policy.lora.alpha=64", "policy.lora.modules=[q_proj,v_proj]")
+    lora = (
+        "policy.max_prompt_length=42",
+        "policy.lora.rank=4",
+        "policy.lora.alpha=64",
+        "policy.lora.modules=[q_proj,v_proj]",
+    )
     done = train(tmp_path, *lora, "updates=2", "training.minibatch_size=8", "training.learning_rate=1e-2")
     assert done.code == 0 and done.orphans == [], done.err[-2000:]
     metrics = rows(tmp_path, "metrics")
     assert all(row["train/rollout_probability_difference"] < 1e-4 and row["train/grad_norm"] > 0 for row in metrics)
-    assert all(row["train/kl"] > 0 for row in metrics)  # the adapters moved it away from its reference
+    assert metrics[-1]["train/kl"] > 0  # the adapters moved it away from its reference
+    for row in metrics:
+        cut = row["train/overlong_episodes"]
+        assert cut == round(row["train/ended_truncated"] * row["train/trajectories"]) > 0
+        assert row["train/episode_length"] <= 2
     stored = only_run(tmp_path)
     assert stored.metadata["identity"]["policy"]["lora"] == {"rank": 4, "alpha": 64, "modules": ["q_proj", "v_proj"]}
     before = dict(local_learner(tmp_path, stored.config).policy.model.named_parameters())

@@ -31,8 +31,8 @@ class Gymnasium(Environment):
     A task is a seed of ``reset``. The seed also decides all later random events, so the episodes of a group are
     comparable. An observation is the rendering as text (mode ``ansi``), or its numbers if it cannot be rendered: at
     most 64 of them, with three digits. An episode succeeds if the environment ends it with a reward above 0
-    (CliffWalking, MountainCar and Acrobot: if it ends it; CartPole: if the pole stands until the time limit). An
-    environment with a table of its transitions (``P``) has an expert, found by value iteration.
+    (CliffWalking, MountainCar and Acrobot: if it ends it; CartPole: if the pole stands until the time limit and every
+    step had an action). An environment with a table of its transitions (``P``) has an expert, found by value iteration.
     Source: Towers et al., 2024, Gymnasium.
     """
 
@@ -54,7 +54,7 @@ class Gymnasium(Environment):
 
     label: ClassVar[str] = "Gymnasium"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
-    method_version: ClassVar[int] = 2
+    method_version: ClassVar[int] = 3
     reads_case: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -21,9 +21,9 @@ class GymnasiumEpisodes:
     """Running episodes, each in a separate environment."""
 
     def __init__(self, maker: Maker, seeds: Sequence[int], horizon: int) -> None:
-        """Start one episode for each seed; ``horizon`` is the time limit, which is a success in some environments."""
+        """Start one episode for each seed; ``horizon`` is the time limit, a success in some environments."""
         self._maker, self._horizon = maker, horizon
-        self._taken = [0] * len(seeds)  # steps
+        self._taken = [0] * len(seeds)  # steps with an action
         self._open = OpenEnvironments()
         self._plans: dict[int, Int[np.ndarray, " S"]] = {}  # the expert's, by episode; -1: for all
         self._states: list[Any] = [None] * len(seeds)
@@ -59,9 +59,9 @@ class GymnasiumEpisodes:
         return float("nan")
 
     def _step(self, i: int, action: str | None) -> Step:
-        self._taken[i] += 1
         reward, ended, cut = 0.0, False, False
         if action is not None:
+            self._taken[i] += 1
             with named(self._maker.id, "step"):
                 values = self._envs[i].step(self._maker.words.index(action))
                 observation, reward, ended, cut, info = stepped(self._maker.id, values)

@@ -49,7 +49,7 @@ class VisionLanguageModel(LanguageModel):
     def _tokenize(self, prompt: str, image: np.ndarray | None) -> list[int]:
         if image is None:
             return self._chat([{"type": "text", "text": prompt}])
-        before, _, after = prompt.partition(IMAGE)
+        before, _, after = prompt.rpartition(IMAGE)
         ids = self._chat([{"type": "text", "text": before}, {"type": "image"}, {"type": "text", "text": after}])
         place, (_, grid) = ids.index(self.image_token), self._pixels(image.tobytes(), image.shape)
         return ids[:place] + [self.image_token] * self._n_tokens(grid) + ids[place + 1 :]

@@ -240,7 +240,7 @@ def _content(request: Request) -> str | list[dict[str, Any]]:
     """Return the content of the user message: text, or text around a picture."""
     if request.image is None:
         return request.prompt
-    before, _, after = request.prompt.partition(IMAGE)
+    before, _, after = request.prompt.rpartition(IMAGE)
     file = io.BytesIO()
     Image.fromarray(request.image).save(file, "PNG")
     url = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

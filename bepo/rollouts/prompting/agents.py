@@ -18,8 +18,8 @@ class Move(NamedTuple):
 
     action: str | None  # for the environment; None: the response has no readable action
     valid: bool  # whether the response has the required form
+    said: str  # the action or thought in the model's words; without either, the response
     thought: bool = False  # whether it is only a thought, which the environment does not see
-    said: str = ""  # the action or thought in the model's words
 
 
 class Trial(Protocol):
@@ -51,7 +51,7 @@ class DirectTrial:
         """Read the action between its tags."""
         parsed = self.agent.parse(self.env, response)
         self.history.append((observation.text, parsed.text))
-        return Move(parsed.action, parsed.valid)
+        return Move(parsed.action, parsed.valid, said=parsed.text or response.strip())
 
 
 @dataclass
@@ -97,8 +97,8 @@ class ReActTrial:
         action = self.env.parse_action(words) if words else None
         self.turns.append(Turn(observation.text, thought, words))
         if thought and not words and self.settings.thoughts == "own_step":
-            return Move(None, True, thought=True, said=f"think: {thought}")
-        return Move(action, action is not None, said=words)
+            return Move(None, True, f"think: {thought}", thought=True)
+        return Move(action, action is not None, said=words or response.strip())
 
 
 def grammar_of(env: Environment, settings: Prompting) -> Grammar:

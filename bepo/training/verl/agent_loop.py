@@ -93,7 +93,6 @@ class StepLoop(AgentLoopBase):
                 reads, transition["done"] = None, Terminal.TRUNCATION.name
                 await episode.drop()
             extra = {**response.extra_fields, "row": transition, "restarts": episode.restarts}
-            extra["overlong"] = prompt is not None and reads is None
             outputs.append(_output(prompt_ids, ids, list(response.log_probs), pictures, extra))
         _finish(outputs)
         return outputs
@@ -112,9 +111,9 @@ class StepLoop(AgentLoopBase):
         if self.processor is None:
             ids = chat.ids(prompt.text)
         else:
-            before, image, after = prompt.text.partition(IMAGE)
-            parts = [{"type": "text", "text": before}]
-            parts += [{"type": "image"}, {"type": "text", "text": after}] if image else []
+            before, image, after = prompt.text.rpartition(IMAGE)
+            parts = [{"type": "text", "text": before}, {"type": "image"}] if image else []
+            parts += [{"type": "text", "text": after}]
             if chat.has_controls(before + after):
                 ids = self._as_text(chat, parts, pictures)
             else:

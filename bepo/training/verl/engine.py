@@ -172,11 +172,7 @@ class VerlEngine:
             transitions = read(stored, "prompts", "responses", "rollout_log_probs", "extra_fields")
         batch = batch_of(transitions, len(tasks) * group_size, self._session.logs)
         keys = [stored.keys[i] for i in batch.row]
-        counts: dict[str, float] = {
-            "restarted_episodes": n_restarted(transitions),
-            "overlong_episodes": sum(t["extra_fields"]["overlong"] for t in transitions),
-        }
-        return Rollouts(batch, StoredBatch(stored, keys, counts))
+        return Rollouts(batch, StoredBatch(stored, keys, {"restarted_episodes": n_restarted(transitions)}))
 
     def join(self, parts: Sequence[Rollouts], kept: Sequence[Bool[np.ndarray, " G"]]) -> Rollouts:
         """Return one batch with the kept groups of several batches, and delete the others from TransferQueue."""
@@ -278,7 +274,7 @@ class VerlEngine:
         named = {ours: float(metrics[theirs]) for ours, theirs in _METRICS.items() if theirs in metrics}
         of_loss = {name for name in metrics if name.startswith(_OF_LOSS)}
         named |= {name.removeprefix(_OF_LOSS): float(metrics[name]) for name in of_loss}
-        counts = {name: metrics[name] for name in ("padding_rows", "restarted_episodes", "overlong_episodes")}
+        counts = {name: metrics[name] for name in ("padding_rows", "restarted_episodes")}
         return {"optimiser_steps": steps, **named, **counts}
 
 
