@@ -22,7 +22,8 @@ OF_TINY = tuple(
     next next_groups reproduce
     """.split()
 )  # seeds of weights and warm starts, which only they have
-TIER_OF = {"prompting_closed": "paper", "desktop": "desktop", "desktop_alfworld": "desktop"} | dict.fromkeys(OF_TINY, "laptop")
+TIER_OF = {"prompting_closed": "paper", "desktop": "desktop", "desktop_alfworld": "desktop"}
+TIER_OF |= dict.fromkeys(OF_TINY, "laptop")
 
 
 @pytest.fixture(autouse=True)
