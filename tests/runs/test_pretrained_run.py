@@ -89,3 +89,15 @@ def test_adapters_on_other_weights_are_refused(whole):
             bepo.evaluate("evaluation.seeds=3", run=stored.id, results=str(results))
     finally:
         weights.write_bytes(before)
+
+
+def test_alfworld_at_tier_desktop_lists_no_actions_and_shows_the_last_three(settings, tmp_path):
+    of_sokoban = ("env.", "agent.history_length", "updates", "+policy.warm_start")
+    own = ("env=alfworld", "env.horizon=6", "updates=1", "save_rollouts=1", f"results={tmp_path}")
+    code, _, err = run(*(word for word in settings if not word.startswith(of_sokoban)), *own)
+    assert code == 0, err
+    (path,) = tmp_path.glob("runs/*")
+    steps = read_run(path).transcripts()[0]["steps"]
+    prompts = [step["prompt"] for step in steps]
+    assert [prompt.count("Before: ") for prompt in prompts] == [min(number, 3) for number in range(len(prompts))]
+    assert all("Actions: " not in prompt and step["valid"] for prompt, step in zip(prompts, steps))
