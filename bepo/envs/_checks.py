@@ -48,7 +48,7 @@ def started_checked(env: Environment, tasks: list[Task]) -> Iterator[Episodes]:
 def step_checked(env: Environment, episodes: Episodes, actions: Mapping[int, str | None]) -> dict[int, Step]:
     """Act in some episodes, and return plain and checked results.
 
-    Raises ``UserError`` for a wrong one, for an action that is no text, and if ``observations`` were not updated.
+    Raises ``UserError`` for a wrong one, for an action other than a text, and if ``observations`` were not updated.
     """
     for action in actions.values():
         if action is not None and not isinstance(action, str):
