@@ -24,14 +24,15 @@ from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder, run_id
 
 
-def objectives(composed: DictConfig, overrides: Sequence[str], varying: Sequence[str] = ()) -> float | list[float]:
+def objectives(
+    config: Config, composed: DictConfig, overrides: Sequence[str], varying: Sequence[str] = ()
+) -> float | list[float]:
     """Train, and return what a Hydra sweeper optimises: success on validation tasks, never on test tasks.
 
     An Optuna study names its objectives and its training seeds; each objective is averaged over these seeds.
-    Settings that name ``${seed}`` follow them. ``varying`` are the overrides by which a cell of a multirun differs from
-    the others.
+    Settings of ``composed``, from which ``config`` was made, that name ``${seed}`` follow them. ``varying`` are the
+    overrides by which a cell of a multirun differs from the others.
     """
-    config = to_config(composed)
     if config.is_evaluation:
         raise UserError("updates=0: must be at least 1 for training; python -m bepo.evaluate evaluates a policy")
     names = checked_objectives(config.study.get("objectives", [VALIDATION_SUCCESS]))
@@ -57,7 +58,7 @@ sys.modules[__name__].__class__ = Command
 
 @hydra.main(config_path=str(CONF), config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
-    values = work_of_cell(lambda overrides: objectives(cfg, overrides, varying_overrides()))
+    values = work_of_cell(lambda overrides: objectives(to_config(cfg), cfg, overrides, varying_overrides()))
     if HydraConfig.get().mode == RunMode.RUN:
         say(f"next: {next_command('view', to_config(cfg))}")
     return values

@@ -91,12 +91,12 @@ def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
 
 def _how(twice: bool, whole: bool, expected: StoredRun, trained: StoredRun) -> str:
     """Return the way in which the runs were compared."""
+    first = "the first update" if expected.metrics() else "the tasks"
     if same_kind(expected, trained):
-        elsewhere = "in the first update: the published run's start was made on another kind of machine"
+        elsewhere = f"in {first}: the published run's start was made on another kind of machine"
         return "bit for bit" if _same_start(expected, trained) else elsewhere
     if twice:
         return "with each other; the published run was trained on another kind of machine"
-    first = "the first update" if expected.metrics() else "the tasks"
     return f"on another kind of machine: {first}" + (" and the final success" if whole else " only")
 
 

@@ -58,11 +58,13 @@ def step_checked(env: Environment, episodes: Episodes, actions: Mapping[int, str
     if not isinstance(steps, dict) or steps.keys() != actions.keys():
         raise _wrong(env, "step", "results", steps, f"a dictionary of the episodes {sorted(actions)}")
     checked = {i: _checked(env, step) for i, step in steps.items()}
-    for i, step in checked.items():
-        shown = episodes.observations[i]
-        if step.terminal == Terminal.NONE and (shown.text, shown.key) != (step.observation.text, step.observation.key):
-            wanted = f"that of its step, {briefly(step.observation.text)}"
-            raise _wrong(env, "episodes", f"observations[{i}] after the step", shown.text, wanted)
+    for i, seen in ((i, s.observation) for i, s in checked.items() if s.terminal == Terminal.NONE and not s.broken):
+        shown = episodes.observations[i] if i < len(episodes.observations) else None
+        if not isinstance(shown, Observation) or (shown.text, shown.key) != (seen.text, seen.key):
+            text = shown.text if isinstance(shown, Observation) else shown
+            raise _wrong(
+                env, "episodes", f"observations[{i}] after a step", text, f"that of the step, {briefly(seen.text)}"
+            )
     return checked
 
 

@@ -32,6 +32,7 @@ from bepo.envs._values import begun, stepped, text_of
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
 
+_DRAWS = 8  # of a row; with few rows several draws may be behind the last
 _PROBES = 200  # random actions from which a vocabulary is made
 
 
@@ -113,7 +114,7 @@ class GEM(TextEnvironment):
         state = _randomness(random.Random(0).getstate(), np.random.RandomState(0).get_state())
         try:
             with named(self.id, "reset"), state:
-                env.reset(seed=0)
+                _reset(env, 0)
                 try:
                     return sorted({self.parse_action(env.sample_random_action()) or "" for _ in range(_PROBES)})
                 except NotImplementedError:
@@ -148,11 +149,7 @@ class GEMEpisodes(NoExpert):
 
     def _reset(self, i: int, seed: int) -> None:
         with _randomness(random.getstate(), np.random.get_state()) as after:
-            try:
-                values = self._envs[i].reset(seed=seed)
-            except IndexError:  # GEM draws the row of its data from one too many
-                values = self._envs[i].reset(seed=derive_seed(seed, 1) & 0xFFFFFFFF)
-            instruction, info = begun(self._id, values)
+            instruction, info = begun(self._id, _reset(self._envs[i], seed))
         instruction = text_of(self._id, "reset", instruction)
         self._randomness.append((after[0], after[1]))
         self._histories.append(instruction)
@@ -188,6 +185,16 @@ class GEMEpisodes(NoExpert):
         shown = "\n".join(part for part in (text.strip(), suffix) if part) or "The task begins."
         state = suffix if self._states == "suffix" and suffix else self._histories[i]
         return Observation(shown, key=digest(state, 16), admissible=())
+
+
+def _reset(env: Any, seed: int) -> Any:
+    """Return what the environment's ``reset`` returns. GEM draws the row of its data from one too many."""
+    for again in range(1, _DRAWS):
+        try:
+            return env.reset(seed=seed)
+        except IndexError:
+            seed = derive_seed(seed, again) & 0xFFFFFFFF
+    return env.reset(seed=seed)
 
 
 def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:

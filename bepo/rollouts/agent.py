@@ -84,7 +84,7 @@ class Agent(Settings):
         A prompt has one picture, that of the current observation. Past ones are left out.
         """
         shown = history[-self.history_length :] if self.history_length else []
-        recent = [(seen.replace(IMAGE, "") if self.history_observations else "", action) for seen, action in shown]
+        recent = [(self._past(seen), action) for seen, action in shown]
         if self.style == "compact":
             return self._compact(instruction, observation, recent, len(history))
         if self.style == "brief":
@@ -93,6 +93,10 @@ class Agent(Settings):
         if recent and len(prompt) > self.history_limit:
             prompt = _full(text, instruction, observation, [], len(history))
         return prompt
+
+    def _past(self, seen: str) -> str | None:
+        """Return the text of a past observation for the prompt; None: it is not shown."""
+        return None if not self.history_observations or seen == IMAGE else seen.replace(IMAGE, "")
 
     def parse(self, env: Environment, response: str) -> ParsedResponse:
         """Read an action from a response.
@@ -125,7 +129,7 @@ class Agent(Settings):
         return ParsedResponse(action, text, valid)
 
     def _brief(
-        self, text: PromptText, instruction: str, observation: Observation, recent: Sequence[tuple[str, str]]
+        self, text: PromptText, instruction: str, observation: Observation, recent: Sequence[tuple[str | None, str]]
     ) -> str:
         """Return the rules, the task, past steps, the actions, and the observation.
 
@@ -135,7 +139,7 @@ class Agent(Settings):
         if instruction:
             parts.append(f"Task: {instruction}")
         for seen, action in recent:
-            parts.append(f"Before: {seen}\nAction: {action}" if seen else f"Before: {action}")
+            parts.append(f"Before: {seen}\nAction: {action}" if seen is not None else f"Before: {action}")
         if self.list_actions and observation.admissible:
             parts.append(f"Actions: {', '.join(observation.admissible)}.")
         if self.reasoning:
@@ -145,7 +149,7 @@ class Agent(Settings):
         return "\n".join([*parts, f"Now:\n{observation.text}"])
 
     def _compact(
-        self, instruction: str, observation: Observation, recent: Sequence[tuple[str, str]], taken: int
+        self, instruction: str, observation: Observation, recent: Sequence[tuple[str | None, str]], taken: int
     ) -> str:
         """Return lines with the task, past steps, ``now`` and the observation, ``step`` and the number of steps taken.
 
@@ -153,7 +157,7 @@ class Agent(Settings):
         """
         parts = [instruction] if instruction else []
         for seen, action in recent:
-            parts.append(f"{seen} then {action}" if seen else f"then {action}")
+            parts.append(f"{seen} then {action}" if seen is not None else f"then {action}")
         return "\n".join([*parts, f"now {observation.text}", f"step {taken}"])
 
 
@@ -161,7 +165,7 @@ def _full(
     text: PromptText,
     instruction: str,
     observation: Observation,
-    recent: Sequence[tuple[str, str]],
+    recent: Sequence[tuple[str | None, str]],
     taken: int,
 ) -> str:
     parts = [f"{text.role} {text.rules}"]
@@ -170,7 +174,7 @@ def _full(
     if recent:
         parts.append(f"You have taken {taken} steps. The last {len(recent)}:")
         for number, (seen, action) in enumerate(recent, start=taken - len(recent) + 1):
-            before = f"Observation {number}: '{seen}', " if seen else ""
+            before = f"Observation {number}: '{seen}', " if seen is not None else ""
             parts.append(f"[{before}Action {number}: '{action}']")
     parts.append(f"You are at step {taken + 1}. Current observation:\n{observation.text}")
     if observation.admissible:

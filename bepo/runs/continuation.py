@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from bepo.core.errors import UserError
 from bepo.store.files import Corrupt
-from bepo.store.json_files import read_object
+from bepo.store.json_files import read_object, read_sealed, write_sealed
 from bepo.store.run_files import RUN, read_run
 from bepo.store.runs import RunFolder, run_id
 
+_START = "start.json"
+_PARTS = ("weights", "warm_start")  # of ``bepo.training.starting_policy.start_metadata``
 
-def continue_shorter_run(folder: RunFolder, identity: dict[str, Any]) -> None:
+
+def continue_shorter_run(folder: RunFolder, identity: dict[str, Any], start: Mapping[str, Any]) -> None:
     """Copy the checkpoint of the longest finished run that differs only in ``updates`` into a new run's folder.
 
-    Print a line on stderr for a finished run that kept no checkpoint or whose files changed.
+    Print a line on stderr for a finished run that kept no checkpoint, whose files changed, or that began with other
+    weights than ``start``.
     """
     for updates, shorter in _shorter_runs(folder, identity):
         try:
             read_run(shorter.path)
-            if updates in dict(shorter.checkpoints()):
+            if checkpoint := dict(shorter.checkpoints()).get(updates):
+                if problem := _other_start(checkpoint, start):
+                    print(f"run {shorter.id} {problem}; run {folder.id} starts at update 0", file=sys.stderr)
+                    continue
                 folder.continue_from(shorter, updates)
                 print(f"run {folder.id} continues from update {updates} of run {shorter.id}", file=sys.stderr)
                 return
@@ -32,6 +42,41 @@ def continue_shorter_run(folder: RunFolder, identity: dict[str, Any]) -> None:
             "only runs with keep=resume can be continued",
             file=sys.stderr,
         )
+
+
+def write_start(checkpoint: Path, start: Mapping[str, Any]) -> None:
+    """Note in a checkpoint the weights and the warm start of its run, which are also the reference of its KL term."""
+    write_sealed(checkpoint / _START, {part: start[part] for part in _PARTS if part in start})
+
+
+def refuse_other_start(folder: RunFolder, start: Mapping[str, Any]) -> None:
+    """Raise ``UserError`` if a run would go on with another start than it began with. Older checkpoints do not say."""
+    for _, checkpoint in folder.checkpoints()[:1]:
+        with suppress(Corrupt):  # ``rewind`` names a damaged checkpoint
+            if problem := _other_start(checkpoint, start):
+                raise UserError(
+                    f"run {folder.id}: {problem}; go on with the device, the threads (backend.threads, OMP_NUM_THREADS)"
+                    " and the warm starts of its first session, or in another results folder"
+                )
+
+
+def _other_start(checkpoint: Path, start: Mapping[str, Any]) -> str:
+    """Return how the start of a checkpoint's run differs from ``start``, in all that both state; empty: it does not."""
+    if not (checkpoint / _START).exists():
+        return ""
+    began = read_sealed(checkpoint / _START, "start of a run")
+    for part in _PARTS:
+        before, now = began.get(part), start.get(part)
+        if (before is None) != (now is None) or any(
+            (before or {})[name] != value for name, value in (now or {}).items()
+        ):
+            return f"began with the {part.replace('_', ' ')} {_told(before)}, and would go on with {_told(now)}"
+    return ""
+
+
+def _told(start: Mapping[str, str] | None) -> str:
+    """Return the name and the beginning of the digest, as far as they are known."""
+    return " ".join(filter(None, [start.get("name"), start.get("digest", "")[:12]])) if start else "none"
 
 
 def _shorter_runs(folder: RunFolder, identity: dict[str, Any]) -> list[tuple[int, RunFolder]]:

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from bepo.credit._audit import audit
 from bepo.envs import Split
 from bepo.runs.collection import collect, keep_rollouts
 from bepo.runs.config import Config, identity_of
-from bepo.runs.continuation import continue_shorter_run
+from bepo.runs.continuation import continue_shorter_run, refuse_other_start, write_start
 from bepo.runs.ending import cell_and_success, next_command
 from bepo.runs.evaluations import Evaluations
 from bepo.runs.health import alarms
@@ -28,12 +27,11 @@ from bepo.runs.metrics import OF_ADVANTAGES, credit_metrics, prefixed, rollout_m
 from bepo.runs.progress import ProgressBar, interrupts
 from bepo.runs.session import RunSession, make_setup, task_sets_of
 from bepo.runs.wandb_labels import summary_of
-from bepo.store.json_files import read_sealed, write_sealed
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
 from bepo.training.backends import Engine
+from bepo.training.starting_policy import planned_start
 
-_START = "start.json"
 _MUST_BE_FINITE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")
 
 
@@ -55,12 +53,13 @@ def train(
     with session.locked() as done:
         if done:
             return session.end(done, cell_and_success(session, done, split), " is complete")
-        if not folder.checkpoints():
-            continue_shorter_run(folder, identity_of(config))
-        session.start()
-        last, checkpoint = folder.rewind() or (0, None)
         task_sets = task_sets_of(config)
         setup = make_setup(config, folder, device, task_sets)
+        if not folder.checkpoints():
+            continue_shorter_run(folder, identity_of(config), planned_start(setup))
+        refuse_other_start(folder, planned_start(setup))  # before a session is noted and a warm start is fitted
+        session.start()
+        last, checkpoint = folder.rewind() or (0, None)
         with (
             closing(config.backend.start(setup)) as engine,
             session.tracked(earlier=folder.rows("metrics")) as trackers,
@@ -68,7 +67,7 @@ def train(
             cpu = engine.cpu_seconds()
             evaluations = Evaluations(config, setup, folder, engine)
             if checkpoint:
-                _check_start(folder, checkpoint, engine)
+                refuse_other_start(folder, engine.metadata)
                 engine.load(checkpoint)
             else:
                 evaluations.first()
@@ -208,29 +207,7 @@ def _save_checkpoint(config: Config, folder: RunFolder, engine: Engine, update: 
     if update not in dict(folder.checkpoints()):
         with folder.new_checkpoint(update, config.checkpoints) as path:
             engine.save(path)
-            write_sealed(path / _START, _start_of(engine))
-
-
-def _start_of(engine: Engine) -> dict[str, Any]:
-    """Return the weights and the warm start that a run began with, which are also the reference of its KL term."""
-    return {name: engine.metadata[name] for name in ("weights", "warm_start") if name in engine.metadata}
-
-
-def _told(start: Mapping[str, str] | None) -> str:
-    return "none" if start is None else " ".join([*filter(None, [start.get("name")]), start["digest"][:12]])
-
-
-def _check_start(folder: RunFolder, checkpoint: Path, engine: Engine) -> None:
-    """Raise ``UserError`` if a run would go on with another start than it began with. Older checkpoints do not say."""
-    if not (checkpoint / _START).exists():
-        return
-    began, now = read_sealed(checkpoint / _START, "start of a run"), _start_of(engine)
-    for name in (name for name in ("weights", "warm_start") if began.get(name) != now.get(name)):
-        raise UserError(
-            f"run {folder.id}: began with the {name.replace('_', ' ')} {_told(began.get(name))}, and would go on with "
-            f"{_told(now.get(name))}; go on with the device, threads and warm starts of its first session, or in "
-            "another results folder"
-        )
+            write_start(path, engine.metadata)
 
 
 def metadata_of_method(credit: Estimator) -> dict[str, Any]:

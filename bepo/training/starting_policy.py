@@ -40,15 +40,21 @@ def warm_start_name(setup: Setup) -> str | None:
     return f"{setup.env.name}-{setup.policy.name}-{warm_start_key(starting_policy_of(setup))}"
 
 
-def start_metadata(setup: Setup) -> dict[str, Any]:
-    """Return metadata for ``run.json``: the digest of pretrained ``weights``, and ``warm_start`` with name and digest.
+def planned_start(setup: Setup) -> dict[str, dict[str, str]]:
+    """Return the digest of pretrained ``weights``, and the name of the ``warm_start``, which need not exist yet.
 
     A start without one of them leaves it out.
+    """
+    weights, name = setup.policy.weights_digest, warm_start_name(setup)
+    return ({"weights": {"digest": weights}} if weights else {}) | ({"warm_start": {"name": name}} if name else {})
+
+
+def start_metadata(setup: Setup) -> dict[str, dict[str, str]]:
+    """Return ``planned_start`` for ``run.json``, with the digest of the warm start.
 
     Equal settings give equal names. Digests are equal only if the weights are: other processors round differently.
     """
-    weights = setup.policy.weights_digest
-    metadata = {"weights": {"digest": weights}} if weights else {}
-    if (name := warm_start_name(setup)) is None:
-        return metadata
-    return metadata | {"warm_start": {"name": name, "digest": digest_of_file(setup.cache / name / WARM_START)}}
+    start = planned_start(setup)
+    if warm := start.get("warm_start"):
+        warm["digest"] = digest_of_file(setup.cache / warm["name"] / WARM_START)
+    return start

@@ -184,7 +184,7 @@ def test_clear_numbers_of_a_plug_in_are_taken(reward):
         ({"observation": Observation("a", "a", (), np.zeros((2, 2, 3)))}, "the image of its observation is array"),
         (
             {"observation": Observation("a", "a", ())},
-            r"observations\[.\] after the step of its episodes is .*must be that",
+            r"observations\[.\] after a step of its episodes is .*must be that",
         ),
     ],
 )

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_dir
 
 import bepo
 from bepo.core.errors import UserError
+from bepo.core.places import CONF
+from bepo.runs.compose import register_configs, to_config
+from bepo.runs.config import Config
 from bepo.store.files import digest, digest_of_file
 from bepo.store.run_files import read_run
 from tests.command import SMALLEST, launch, rows, run, stop_after
@@ -91,9 +95,25 @@ def test_adapters_on_other_weights_are_refused(whole):
         weights.write_bytes(before)
 
 
+def composed(overrides: list[str]) -> Config:
+    register_configs()
+    with initialize_config_dir(str(CONF)):
+        return to_config(compose("train", overrides))
+
+
+@pytest.mark.parametrize("policy", ["smollm2", "served", "vllm", "tiny"])
+def test_other_policies_take_the_environment_of_tier_desktop(policy):
+    config = composed(["tier=desktop", "env=alfworld", f"policy={policy}", "updates=0"])
+    assert config.env.horizon == 20 and config.agent.list_actions
+
+
 def test_alfworld_at_tier_desktop_lists_no_actions_and_shows_the_last_three(settings, tmp_path):
     of_sokoban = ("env.", "agent.history_length", "updates", "+policy.warm_start")
-    own = ("env=alfworld", "env.horizon=6", "updates=1", "save_rollouts=1", f"results={tmp_path}")
+    preset = composed(["tier=desktop", "env=alfworld"]).agent
+    words = (
+        f"agent.{name}={getattr(preset, name)}" for name in ("list_actions", "history_length", "history_observations")
+    )
+    own = ("env=alfworld", "env.horizon=6", "updates=1", f"results={tmp_path}", *words)
     code, _, err = run(*(word for word in settings if not word.startswith(of_sokoban)), *own)
     assert code == 0, err
     (path,) = tmp_path.glob("runs/*")

@@ -12,7 +12,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.store.files import Corrupt
 from bepo.store.run_files import STREAMS, read_run
 from bepo.store.runs import run_id
-from tests.command import SHORT_START, SMALLEST, python, rows, start, stop_after, train, without_seconds
+from tests.command import SHORT_START, SMALLEST, launch, python, rows, start, stop_after, train, without_seconds
 
 pytestmark = pytest.mark.slow  # these train
 
@@ -140,16 +140,26 @@ def test_a_finished_run_without_its_optimiser_cannot_be_continued(tmp_path):
 
 
 def test_a_run_goes_on_with_the_start_that_it_began_with(tmp_path):
-    """Another number of threads fits another warm start, which would become the reference of the KL term."""
-    settings = [*(setting for setting in SMALLEST if "warm_start" not in setting), *SHORT_START]
-    assert python("-m", "bepo.train", *settings, f"results={tmp_path}", "updates=1", "keep=resume").returncode == 0
-    more = ("-m", "bepo.train", *settings, f"results={tmp_path}", "updates=2")
-    refused = python(*more, "backend.threads=2")
-    assert refused.returncode == 2 and "began with the warm start sokoban-tiny-" in refused.stderr
-    assert len([line for line in refused.stderr.splitlines() if line.startswith("error")]) == 1
-    assert python(*more).returncode == 0
-    found = [read_run(path.parent).metadata["warm_start"] for path in tmp_path.glob("runs/*/run.json")]
-    assert len(found) == 2 and found[0] == found[1]
+    """Another number of threads would fit another warm start, and that would be the reference of the KL term."""
+    settings = [*(setting for setting in SMALLEST if "warm_start" not in setting), *SHORT_START, f"results={tmp_path}"]
+    begun = launch(*settings, "checkpoint_every=1")
+    stop_after(begun, tmp_path, 2, signal.SIGKILL)
+    begun.communicate()
+    (path,) = tmp_path.glob("runs/*")
+    refused = python("-m", "bepo.train", *settings, "checkpoint_every=1", "backend.threads=2")
+    assert refused.returncode == 2 and f"run {path.name}: began with the warm start sokoban-tiny-" in refused.stderr
+    assert len([folder for folder in (tmp_path / "warm_starts").iterdir() if folder.is_dir()]) == 1
+    assert python("-m", "bepo.train", *settings, "checkpoint_every=1").returncode == 0
+    assert [session["machine"]["threads"] for session in read_run(path).metadata["sessions"]] == [1, 1]
+
+
+def test_a_longer_run_with_another_start_begins_anew(tmp_path):
+    settings = [*(setting for setting in SMALLEST if "warm_start" not in setting), *SHORT_START, f"results={tmp_path}"]
+    assert python("-m", "bepo.train", *settings, "updates=1", "keep=resume").returncode == 0
+    more = python("-m", "bepo.train", *settings, "updates=2", "backend.threads=2")
+    assert more.returncode == 0 and "starts at update 0" in more.stderr, more.stderr
+    found = [read_run(path.parent).metadata["warm_start"]["name"] for path in tmp_path.glob("runs/*/run.json")]
+    assert len(set(found)) == 2
 
 
 def test_killed_twice_it_ends_with_the_same_rows(whole, tmp_path):

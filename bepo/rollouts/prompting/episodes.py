@@ -36,12 +36,12 @@ class Episode:
     over: bool = False  # whether the running trial is over
     terminal: Terminal = (
         Terminal.TRUNCATION
-    )  # how the running trial ended; unless it did so itself, it ran out of steps
+    )  # how the running trial ended: it ran out of steps unless it says otherwise
     broken: bool = False
     missing: str = ""  # why the endpoint gave no answer; empty: it did
     overlong: bool = False  # whether a prompt exceeded the model's context; such a task is failed and not tried again
     memories: list[str] = field(default_factory=list)
-    last_said: str = ""
+    last_said: str | None = None  # in the running trial
 
     @property
     def solved(self) -> bool:
@@ -126,7 +126,7 @@ class PromptedPass:
             recent = episode.memories[-self._prompting.memories :] if self._prompting.memories else []
             episode.agent = self._begin(episode.task, running.instructions[i], recent)
             episode.trial, episode.calls, episode.taken, episode.total = trial, 0, 0, 0.0
-            episode.over, episode.task_score, episode.last_said, episode.broken = False, 0.0, "", False
+            episode.over, episode.task_score, episode.last_said, episode.broken = False, 0.0, None, False
             episode.terminal = Terminal.TRUNCATION
         observations = [observed(self._env, observation) for observation in running.observations]
         while active := [i for i, episode in enumerate(episodes) if not episode.over]:

@@ -23,7 +23,8 @@ class Local(Backend):
     device: Literal["auto", "cpu", "cuda"] = setting("auto", identity=False)
     """The model's device; ``auto`` uses a GPU if torch finds one."""
     threads: int = setting(1, at_least=1, at_most=1024, identity=False)
-    """Number of CPU threads. It changes rounding, so each session of a run records it."""
+    """Number of CPU threads. It changes rounding, so each session of a run records it, and another number fits another
+    warm start. A run goes on only with the start that it began with."""
 
     def resolve(self) -> str:
         """Return the device to use, and set torch's number of threads.
