@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -167,14 +168,12 @@ def readable_folder(path: str) -> Path:
     """Return ``policy.path`` as a folder, even if it does not exist. Raises ``UserError`` if it cannot be read."""
     folder = Path(path)
     try:
-        (folder / "config.json").stat()
-        if folder.is_dir():
-            for file in folder.iterdir():
-                if not file.is_dir():
-                    check_regular(file, "file of a checkpoint")  # a pipe would be waited for
-                    file.open("rb").close()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
+        with suppress(FileNotFoundError, NotADirectoryError):
+            (folder / "config.json").stat()
+        for file in folder.iterdir() if folder.is_dir() else ():
+            if not file.is_dir():
+                check_regular(file, "file of a checkpoint")  # a pipe would be waited for
+                file.open("rb").close()
     except (OSError, ValueError) as error:  # no permission, a loop of links, a name that is too long or has a null byte
         raise UserError(f"policy.path={path!r}: cannot be read ({why(error)})") from None
     return folder
