@@ -21,8 +21,8 @@ _PARTS = ("weights", "warm_start")  # of ``bepo.training.starting_policy.start_m
 def continue_shorter_run(folder: RunFolder, identity: dict[str, Any], start: Mapping[str, Any]) -> None:
     """Copy the checkpoint of the longest finished run that differs only in ``updates`` into a new run's folder.
 
-    Print a line on stderr for a finished run that kept no checkpoint, whose files changed, or that began with other
-    weights than ``start``.
+    Print a line on stderr for a finished run that cannot be continued: it kept no checkpoint, its files changed, or it
+    began with other weights than ``start``.
     """
     for updates, shorter in _shorter_runs(folder, identity):
         try:
