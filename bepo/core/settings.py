@@ -86,6 +86,18 @@ class Settings:
                 fits = bounds == Range() or all(abs(number) < 2**63 for number in _numbers(value))
                 raise UserError(f"{name}={value}: must be {bounds}{'' if fits else ', and finite and below 2^63'}")
 
+    def refuse_idle(self, names: Iterable[str], beside: str, instead: str) -> None:
+        """Raise ``UserError`` if one of these fields has been changed, although it has no effect ``beside`` a setting.
+
+        ``instead`` is a setting with which it has one.
+        """
+        for item in (item for item in fields(self) if item.name in names):
+            value, default = vars(self)[item.name], _default_of(item)
+            if value != default:
+                words = (str(v).lower() if isinstance(v, bool) else v for v in (value, default))
+                given, usual = (f"{self.group}.{item.name}={word}" for word in words)
+                raise UserError(f"{given}: has no effect with {beside}; choices: {instead}, {usual}")
+
     def missing(self) -> Missing | None:
         """Return the part that this machine lacks for these settings, with the command that installs it, or None.
 

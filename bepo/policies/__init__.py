@@ -6,7 +6,7 @@ Policies to train build a ``LanguageModel``. Served policies build no model: an 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from bepo.core.errors import UserError
 from bepo.core.registry import Plugin, Registry
@@ -41,13 +41,10 @@ class LoRA(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        default: dict[str, Any] = {"layers": 0, "modules": [], "alpha": 16}
-        for name, value in default.items():
-            if not self.rank and (given := getattr(self, name)) != value:
-                raise UserError(
-                    f"policy.lora.{name}={given}: has no effect with policy.lora.rank=0 (no adapters); "
-                    f"choices: policy.lora.rank=8, policy.lora.{name}={value}"
-                )
+        if not self.rank:
+            self.refuse_idle(
+                ("layers", "modules", "alpha"), "policy.lora.rank=0 (no adapters)", instead="policy.lora.rank=8"
+            )
 
 
 @dataclass

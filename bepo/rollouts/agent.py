@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
-from bepo.core.errors import UserError
 from bepo.core.settings import Settings, setting
 from bepo.envs import IMAGE, Environment, Observation, PromptText
 
@@ -55,12 +54,8 @@ class Agent(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, value in {"reasoning": False, "list_actions": True}.items():
-            if self.style != "brief" and (given := getattr(self, name)) != value:
-                raise UserError(
-                    f"agent.{name}={str(given).lower()}: has no effect with agent.style={self.style}; "
-                    f"choices: agent.style=brief, agent.{name}={str(value).lower()}"
-                )
+        if self.style != "brief":
+            self.refuse_idle(("reasoning", "list_actions"), f"agent.style={self.style}", instead="agent.style=brief")
 
     @property
     def shows_actions(self) -> bool:

@@ -55,9 +55,10 @@ def train(
             return session.end(done, cell_and_success(session, done, split), " is complete")
         task_sets = task_sets_of(config)
         setup = make_setup(config, folder, device, task_sets)
+        start = planned_start(setup)
         if not folder.checkpoints():
-            continue_shorter_run(folder, identity_of(config), planned_start(setup))
-        refuse_other_start(folder, planned_start(setup))  # before a session is noted and a warm start is fitted
+            continue_shorter_run(folder, identity_of(config), start)
+        refuse_other_start(folder, start)  # before a session is noted and a warm start is fitted
         session.start()
         last, checkpoint = folder.rewind() or (0, None)
         with (

@@ -1,5 +1,6 @@
 import pytest
 
+from bepo.core.errors import UserError
 from bepo.envs import IMAGE, Observation, environments
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
 from bepo.rollouts.agent import Agent
@@ -36,6 +37,15 @@ def test_a_prompt_has_the_current_picture_alone(style):
     prompt = Agent(style=style).prompt(ENV.prompt, "", now, past)
     assert prompt.count(IMAGE) == 1 and "up" in prompt.partition(IMAGE)[0] and "a  b" in prompt
     assert prompt.partition("down")[2].count(IMAGE) == 1  # after the history
+
+
+def test_settings_of_another_style_are_refused():
+    told = (
+        "agent.list_actions=false: has no effect with agent.style=full; choices: agent.style=brief, agent.list_actions"
+    )
+    with pytest.raises(UserError) as raised:
+        Agent(list_actions=False)
+    assert str(raised.value) == f"{told}=true"
 
 
 def test_a_long_prompt_leaves_its_history_out():
